@@ -2,9 +2,10 @@
 
 Run: python benchmarks/app.py [--runs N]
 
-On the demo's data, audited; then the list once more, with 200 further audits. The start is until the first page is
-answered, beside the import of the server's own packages; a first paint is the median of what Chromium reports, and
-needs Chromium and playwright: without them, it is until the page's text is there.
+On the demo's data, audited; then the list once more, with 200 further audits; then the form and the first rows of a
+large text file with 500 columns, which is parsed once. The start is until the first page is answered, beside the import
+of the server's own packages; a first paint is the median of what Chromium reports, and needs Chromium and playwright:
+without them, it is until the page's text is there.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ PAGES = ("/", "/new", *(f"/audits/demo/{step}" for step in (
     "data", "promise", "decision",
 )))  # fmt: skip
 LISTED = 200
+COLUMNS, ROWS = 500, 62_000  # of a large file
 START, PAINT = 1.5, 0.3  # seconds, the goals
 AUDIT = (
     "audit", "demo-flights.parquet", "--database", "date", "--individual", "aircraft", "--query", "avg(delay)",
@@ -39,8 +41,7 @@ AUDIT = (
 
 def demo_folder(folder: Path) -> None:
     """A desk with the demo's data and its audit."""
-    from empriv.app.demo import put_demo
-    from empriv.app.folder import Folder
+    from empriv.app.folder import Folder, put_demo
 
     put_demo(Folder.opened(folder))
     subprocess.run([sys.executable, "-m", "empriv", *AUDIT], cwd=folder, check=False)
@@ -93,6 +94,23 @@ def painted(folder: Path, pages: tuple[str, ...], runs: int, note: str = "") -> 
             print(f"{page.removeprefix(base) + note:28} {1000 * took:6.0f} ms   {_within(took, PAINT)}")
 
 
+def large_file(folder: Path) -> None:
+    """Print how long the form and the first rows of a large text file take, at first and again."""
+    import duckdb
+
+    numbers = (f"round(100 + 20 * random(), 4) AS x{k}" for k in range(COLUMNS - 3))
+    columns = ("i // 3 AS basket_id", "hash(i // 3) % 2500 AS household", "DATE '2024-01-01' + (i // 170)::INT AS day")
+    rows = f"SELECT {', '.join((*columns, *numbers))} FROM range({ROWS}) AS r(i)"
+    duckdb.sql(f"COPY ({rows}) TO '{folder / 'wide.csv'}'")
+    (folder / "wide.toml").write_text('files = ["wide.csv"]\n')
+    megabytes = (folder / "wide.csv").stat().st_size / 1e6
+    with served(folder) as (address, _):
+        base, opener = address.partition("/?")[0], visit(address)
+        for what in ("form", "preview", "form"):
+            took = _read(opener, f"{base}/audits/wide/data/{what}")
+            print(f"{what + f' of {megabytes:.0f} MB':28} {1000 * took:6.0f} ms")
+
+
 def _paints(address: str, pages: list[str], runs: int) -> dict[str, list[float]]:
     path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     try:
@@ -141,6 +159,7 @@ def main() -> None:
             for ending in (".toml", ".json", ".empriv"):
                 shutil.copyfile(folder / f"demo{ending}", folder / f"other-{number}{ending}")
         painted(folder, ("/",), runs, f", {LISTED} audits")
+        large_file(folder)
 
 
 if __name__ == "__main__":

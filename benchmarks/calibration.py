@@ -3,7 +3,7 @@
 Classical mechanisms are run as randomised functions on fixed rows (`empriv.repeats`), so that the mechanism's own
 noise is all the randomness there is, and delta is known in closed form; dp-accounting is the witness. Printed are how
 often the bounds contain the truth, how often sound mechanisms are accused of breaking their promise, and how often
-broken ones are caught. docs/calibration.md carries what this prints.
+broken ones are caught. docs/judge.md carries what this prints.
 """
 
 from __future__ import annotations
@@ -310,7 +310,7 @@ def study(job: tuple[bool, int, int, int]) -> dict[str, Any]:
         accused.append(alone.lower > delta)
         # Without the checks, which take time and only ever take a pass back.
         failed.append(
-            verdict(audit.risk, epsilon=epsilon, delta=min(delta + SLACK, 1.0), bounds_there=alone, checks_made=())
+            verdict(audit.risk, epsilon=epsilon, delta=min(delta + SLACK, 1.0), bounds_made=alone, checks_made=())
             == "fail"
         )
     lower, estimate, upper = np.moveaxis(np.array(found), 1, 0)

@@ -24,7 +24,7 @@ import duckdb
 import psutil
 
 import empriv
-from empriv.collecting import deletion, pipeline
+from empriv.collecting import deletion, run_query
 
 BARE = "SELECT database, individual, sum(x), count(*) FROM read_parquet('{path}') GROUP BY 1, 2"
 QUERIES = (
@@ -86,7 +86,7 @@ def share_of_verifying(path: Path) -> float:
         finally:
             spent += time.perf_counter() - began
 
-    with patch.object(pipeline, "verify", timed):
+    with patch.object(run_query, "verify", timed):
         started = time.perf_counter()
         audited(path)
         return spent / (time.perf_counter() - started)

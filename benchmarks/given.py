@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 import empriv
-from empriv.measuring import RiskContract
+from empriv.measuring import AnyRisk
 from empriv.validate.covering import covered
 
 FloatArray = npt.NDArray[np.float64]
@@ -151,7 +151,7 @@ def one_run(row: Row, law: Law, rng: np.random.Generator) -> tuple[float, float,
     previous = 1 if row.setting.startswith("previous") else 0
     known = ("calendar", *(["previous"] if previous else []))
     risk = empriv.measure(results, known=known)
-    bounds = empriv.bounds(risk, EPSILON)
+    bounds = risk.bounds(EPSILON)
     if row.setting == "spread":  # the truth is that of a weekend: of the day's pair
         day = covered(risk, EPSILON, 0.05)
         return day.estimate, day.upper, risk.unconditional.delta(EPSILON)
@@ -185,7 +185,7 @@ def table(quick: bool, runs: int, only: str | None) -> None:
 
 def iid_size(runs: int) -> None:
     """How often the i.i.d. tests object to the residuals when the model is right."""
-    from empriv.measuring.given.choose_known import objection
+    from empriv.measuring.given.given_risk import objection
 
     for name, law in laws().items():
         for n in SIZES:
@@ -243,9 +243,9 @@ def speed() -> None:
     results = replace(results, q=q, entry_q=q[when] - amounts[who, when])
     seconds = {}
 
-    def timed(name: str, measured: Callable[[], RiskContract]) -> None:
+    def timed(name: str, measured: Callable[[], AnyRisk]) -> None:
         start = time.process_time()
-        bounds = empriv.bounds(measured(), EPSILON)
+        bounds = measured().bounds(EPSILON)
         seconds[name] = time.process_time() - start
         print(
             f"{name:34s} {seconds[name]:6.1f} s, {seconds[name] / seconds['plain']:4.1f} times the plain audit; "

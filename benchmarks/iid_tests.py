@@ -1,4 +1,4 @@
-"""How often the tests for independent, identically distributed databases alarm, of `docs/validity.md`.
+"""How often the tests for independent, identically distributed databases alarm, of `docs/judge.md`.
 
 python benchmarks/iid_tests.py [--runs 200]
 """

@@ -50,7 +50,7 @@ COMMANDS = {
         "audit", *SHOP, "--query", "count(*)", "--save", "out.empriv", "--json", "out.json",
     ],
     "audit once per individual": ["audit", *SHOP[:-1], "mode(amount)", "--save", "out.empriv"],
-    "scan": ["scan", *SHOP, *TARGET, "--save", "out.empriv"],
+    "audit in chunks": ["audit", "--in-chunks", *SHOP, *TARGET, "--save", "out.empriv"],
     "noise": ["noise", "in.empriv", "--epsilon", "0.1", "--total-risk", "0.1", "--save", "out.empriv"],
     "compare": ["compare", "--config", "compare.toml", "--trust-config", "--report", "out.html"],
     "advise": ["advise", "in.empriv", *TARGET, "--json", "out.json"],

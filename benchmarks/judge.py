@@ -27,11 +27,11 @@ import numpy as np
 import empriv
 from empriv.judge import cover as covers
 from empriv.judge import lower, upper
-from empriv.judge.dither import DITHER
+from empriv.judge.cover import DITHER
 from empriv.judge.noise_kernels import NoiseKernel, alone, classical
 from empriv.judge.noisy_laws import bandwidths
 from empriv.measuring.line.atoms import split
-from empriv.noise.design.bisecting import least_noise
+from empriv.noise.design import least_noise
 from empriv.noise.judging import JudgedAnswer
 from judge_families import EPSILONS, FRESH, INFLUENCES, LAWS, PRESENCE, FloatArray, Law, constant, estimated, true_delta
 

@@ -18,7 +18,7 @@ from collections import defaultdict
 import numpy as np
 
 import empriv
-from empriv.noise.design.design import classical_noise, design_noise
+from empriv.noise.design import classical_noise, design_noise
 from judge_families import COUNTS, INFLUENCES, PLAIN, PRESENCE, SIZES, STRUCTURED, Law, true_delta
 
 DELTA = 0.05

@@ -14,9 +14,9 @@ import time
 import numpy as np
 
 import empriv
-from empriv.judge.dither import dither
-from empriv.noise.judging import JudgedAnswer
-from empriv.noise.measured import one_number
+from empriv.judge.cover import dither
+from empriv.noise.judging import JudgedAnswer, one_number
+from empriv.validate.covering import hiding_of
 from saves import said, shop_and_flights
 
 TARGETS = ((0.1, 0.05), (1.0, 0.05))
@@ -51,10 +51,10 @@ def main() -> None:
             pairs = JudgedAnswer(one_number(audit)).pairs
             noise = dither(pairs.points, draws=pairs.draws)
             scale = 0.0 if noise is None else noise.scale
-            sizes = audit.moved(top=None).all_moves.sizes
+            sizes = hiding_of(audit.once, None).moves.sizes
             moved = ", ".join(said(float(np.quantile(sizes, share))) for share in (0.5, 0.99, 1.0))
             print(
-                f"| {name} | {audit.n_databases} | {epsilon:g}, {delta:g} | {said(day.typical)} "
+                f"| {name} | {audit.n_databases} | {epsilon:g}, {delta:g} | {said(day.cover)} "
                 f"| {said(audit.cover(epsilon, delta, noise=scale))} ({said(scale)}) | {moved} "
                 f"| {day.beyond / max(day.days, 1):.2%} | {verdict} | {spent:.1f} |",
                 flush=True,

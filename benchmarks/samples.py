@@ -94,7 +94,7 @@ def mechanism_row(name: str, function: Callable[[Column, np.random.Generator], f
     right = guess_right(runs[0], runs[1])
     data = empriv.repeats(table, individual="who", count=RUNS)
     audit = empriv.audit(data, lambda rows, rng: function(np.asarray(rows["x"]), rng), draws=1, jobs=1, known="nothing")
-    show(name, right, audit.risk.delta_i(0.0)[TARGET], empriv.bounds(audit.risk, 0.0).upper_i[TARGET])
+    show(name, right, audit.risk.delta_i(0.0)[TARGET], audit.risk.bounds(0.0).upper_i[TARGET])
 
 
 def show(name: str, right: float, estimate: float, upper: float) -> None:

@@ -1,8 +1,7 @@
-"""Cost of scanning large tables on one machine, against a bare GROUP BY on the same rows under the same memory limit.
+"""Cost of measuring people in chunks on one machine, against a bare GROUP BY of the same rows under the same limit.
 
     python benchmarks/scale.py                        cost from 1M to 100M rows, with fitted exponents
     python benchmarks/scale.py --rows 100_000_000     one size, with peak memory
-    python benchmarks/scale.py --bounds               what upper bounds add, from 10,000 to 100,000 individuals
     python benchmarks/scale.py --spark                the same on Spark with one executor and with two
     python benchmarks/scale.py --memory               what measuring takes in an executor, by entries held at once
 
@@ -42,7 +41,6 @@ SIZES = (
 )
 INDIVIDUALS = ((5_000_000, 12_500), (5_000_000, 50_000), (5_000_000, 200_000), (5_000_000, 800_000))
 SPARK_ROWS = (100_000, 1_000_000, 3_000_000, 10_000_000)
-BOUNDED = ((1_000_000, 10_000), (3_000_000, 30_000), (10_000_000, 100_000))
 
 
 def make_rows(path: Path, rows: int, individuals: int) -> None:
@@ -67,22 +65,27 @@ def bare(path: Path, memory_limit: str) -> None:
             connection.execute(f"CREATE TEMP TABLE found AS {BARE.format(path=path)}")
 
 
-def scanned(path: Path, memory_limit: str, bounds: bool = False) -> None:
+def in_chunks(data: empriv.Databases, memory_limit: str | None = None) -> empriv.Audit:
+    return empriv.audit(
+        data, QUERY, epsilon=EPSILONS, known="nothing", in_chunks=True, memory_limit=memory_limit, progress=False
+    )
+
+
+def measured(path: Path, memory_limit: str) -> None:
     data = empriv.databases(str(path), database="database", individual="individual")
-    found = empriv.scan(data, QUERY, epsilon=EPSILONS, bounds=bounds, memory_limit=memory_limit, progress=False)
-    _tell(found)
+    _tell(in_chunks(data, memory_limit))
 
 
-def _tell(found: empriv.Scan) -> None:
+def _tell(found: empriv.Audit) -> None:
     print(
         f"    at epsilon 0.05: delta {found.delta(0.05):.3g}, total risk {found.total_risk(0.05):.3g}, "
-        f"{found.exposed(0.05):,} of {found.n_individuals:,} exposed; {found.tally.n_entries:,} pairs",
+        f"{found.exposed(0.05):,} of {found.n_individuals:,} exposed; {found.risk.totals.n_entries:,} pairs",
         flush=True,
     )
 
 
 def on_spark(directory: Path, sizes: list[int], executors: int) -> None:
-    """Seconds of a scan and of the bare GROUP BY, in one session for all sizes, after one of the smallest is done."""
+    """Seconds of an audit and of the bare GROUP BY, in one session for all sizes, after one of the smallest is done."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession
 
@@ -108,13 +111,13 @@ def on_spark(directory: Path, sizes: list[int], executors: int) -> None:
         ).save()
         bare_seconds = time.perf_counter() - started
         started = time.perf_counter()
-        found = empriv.scan(data, QUERY, epsilon=EPSILONS, bounds=False, progress=False)
+        found = in_chunks(data)
         taken.append(time.perf_counter() - started)
         if len(taken) == 1:
             continue
         java, python = _executor_peaks()
         print(
-            f"executors {executors}, {size:>9,} rows, {size // 100:>6,} individuals: scan {taken[-1]:7.2f} s   "
+            f"executors {executors}, {size:>9,} rows, {size // 100:>6,} individuals: audit {taken[-1]:7.2f} s   "
             f"bare GROUP BY {bare_seconds:6.2f} s   ratio {taken[-1] / bare_seconds:.2f}   "
             f"largest Python process {python:.2f} GB, largest Java process {java:.2f} GB",
             flush=True,
@@ -155,22 +158,16 @@ def compare_on_spark(most_rows: int) -> None:
 
 def executor_memory(entries: int) -> None:
     """Peak memory of what an executor's Python does with so many entries at once, of 87 for each individual."""
-    from empriv.scale.executors import measured_batches
-    from empriv.scale.stretches import nobody_listed, yardstick_of
+    from empriv.scale.cluster import measured_batches
+    from empriv.scale.measure_chunks import ChunkOptions, model_of, nobody_listed
 
     rng = np.random.default_rng(0)
     each = 87
     q = rng.normal(size=DATABASES)
     everyone = nobody_listed(q, np.zeros(DATABASES, np.int8), np.arange(DATABASES))
-    yardstick = yardstick_of(
-        everyone,
-        empriv.Kde(),
-        epsilons=tuple(EPSILONS),
-        deltas=(0.0,),
-        level=0.95,
-        top=100,
-        bounds=True,
-        people=entries // 87,
+    options = ChunkOptions(tuple(EPSILONS), (0.0,), empriv.Kde(), None, True, 100)
+    model = model_of(
+        everyone, options, lambda *_: (None, None), people=entries // 87, n_components=None, positive=lambda: True
     )
     import pyarrow
 
@@ -184,7 +181,7 @@ def executor_memory(entries: int) -> None:
             "q": q[where] - 0.002 * rng.lognormal(0.0, 1.0, people * each),
         }
     )
-    for _ in measured_batches(yardstick, iter(table.to_batches(10_000)), each=False, integers=True, entries=entries):
+    for _ in measured_batches(model, iter(table.to_batches(10_000)), each=False, integers=True, entries=entries):
         pass
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(f"{entries:>10,} entries at once: {before:.3f} GB before, {peak:.3f} GB at most", flush=True)
@@ -195,7 +192,7 @@ Cost = tuple[float, float, float]  # seconds, seconds of all cores together, gig
 
 def _run(work: Callable[[], None], answer: multiprocessing.SimpleQueue[Cost]) -> None:
     few = empriv.databases("SELECT i % 9 AS d, i % 5 AS w, i AS x FROM range(99) AS t(i)", database="d", individual="w")
-    empriv.scan(few, "avg(x)", bounds=False, progress=False)  # imports what scans import
+    in_chunks(few)  # imports what is imported
     started, busy = time.perf_counter(), time.process_time()
     work()
     seconds, busy = time.perf_counter() - started, time.process_time() - busy
@@ -215,7 +212,7 @@ def apart(work: Callable[[], None]) -> Cost:
 
 
 def compare(rows: int, individuals: int, memory_limit: str, repeats: int) -> tuple[float, float]:
-    """Seconds and processor seconds of the scan, the least of several turns, printed beside the bare statement's.
+    """Seconds and processor seconds of the audit, the least of several turns, printed beside the bare statement's.
 
     Where other work shares the machine, the processors' seconds say more.
     """
@@ -224,35 +221,17 @@ def compare(rows: int, individuals: int, memory_limit: str, repeats: int) -> tup
         make_rows(path, rows, individuals)
         best, least, peak = [np.inf, np.inf], [np.inf, np.inf], [0.0, 0.0]
         for _ in range(repeats):
-            for number, work in enumerate((bare, scanned)):
+            for number, work in enumerate((bare, measured)):
                 seconds, busy, gigabytes = apart(partial(work, path, memory_limit))
                 best[number], least[number] = min(best[number], seconds), min(least[number], busy)
                 peak[number] = max(peak[number], gigabytes)
     print(
-        f"{rows:>12,} rows {individuals:>10,} individuals: scan {best[1]:8.2f} s ({peak[1]:.2f} GB)   "
+        f"{rows:>12,} rows {individuals:>10,} individuals: audit {best[1]:8.2f} s ({peak[1]:.2f} GB)   "
         f"bare GROUP BY {best[0]:7.2f} s ({peak[0]:.2f} GB)   ratio {best[1] / best[0]:.2f}   "
         f"processor seconds {least[1]:.1f} and {least[0]:.1f}, ratio {least[1] / least[0]:.2f}",
         flush=True,
     )
     return best[1], least[1]
-
-
-def compare_bounds(memory_limit: str) -> None:
-    """What upper bounds add to a scan."""
-    costs: list[list[Cost]] = []
-    for rows, individuals in BOUNDED:
-        with tempfile.TemporaryDirectory() as directory:
-            path = Path(directory) / "rows.parquet"
-            make_rows(path, rows, individuals)
-            costs.append([apart(partial(scanned, path, memory_limit, bounds)) for bounds in (False, True)])
-        (plain, busy, _), (bounded, busier, _) = costs[-1]
-        print(
-            f"{individuals:>9,} individuals: {plain:.2f} s, with bounds {bounded:.2f} s   processor seconds {busy:.1f} "
-            f"and {busier:.1f}: {1e6 * (busier - busy) / individuals:.0f} microseconds more for each individual",
-            flush=True,
-        )
-    sizes = [individuals for _, individuals in BOUNDED]
-    print(f"exponent of the seconds with bounds in individuals: {exponent(sizes, [both[1][0] for both in costs]):.2f}")
 
 
 def exponent(sizes: list[int], seconds: list[float]) -> float:
@@ -263,7 +242,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, help="one size only; one individual for every 100 rows")
     parser.add_argument("--memory-limit", default="2GB", help="of DuckDB; the process has about 1 GB beside it")
-    parser.add_argument("--bounds", action="store_true")
     parser.add_argument("--spark", action="store_true")
     parser.add_argument("--memory", action="store_true")
     parser.add_argument("--most-rows", type=int, default=100_000_000, help="leave out larger sizes")
@@ -279,9 +257,6 @@ def main() -> None:
         return
     if options.spark:
         compare_on_spark(options.most_rows)
-        return
-    if options.bounds:
-        compare_bounds(options.memory_limit)
         return
     for name, sizes, axis in (("individuals", INDIVIDUALS, 1), ("rows", SIZES, 0)):
         cases = [case for case in sizes if case[0] <= options.most_rows]

@@ -1,4 +1,4 @@
-"""Two sums that are private one by one, and reveal a person together: the figures and pictures of docs/composition.md.
+"""Two sums that are private one by one, and reveal a person together: the figures and pictures of docs/tables.md.
 
 python examples/composition.py [directory for the pictures, such as docs/images]
 """
@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 import empriv
-from empriv import Results, TableRisk
+from empriv import Results
+from empriv.measuring.tables.table_risk import TableRisk
+from empriv.validate.checks import checks
 
 EPSILONS = np.round(np.linspace(0.05, 1.0, 20), 3)
 KINDS = ("constant", "normal", "lognormal", "zero in 90%")
@@ -60,9 +62,9 @@ def main(directory: Path | None) -> None:
             cells = " | ".join(f"{value:.3f}" for value in (*alone, *both))
             print(f"| {kind} | {n} | {cells} | {leak} |")
     risk = differencing("lognormal", 41)
-    found = empriv.bounds(risk, 0.1)
+    found = risk.bounds(0.1)
     print(f"\nlognormal, 41 databases, epsilon 0.1: delta at least {found.lower:.2f}, at most {found.upper:.2f} (95%)")
-    for check in empriv.checks(risk, 0.1):
+    for check in checks(risk, 0.1):
         if check.code == "exact-leak":
             print(check.sentence)
     noise = empriv.design_noise(risk, epsilon=0.5, delta=0.05, granularity=0.125)

@@ -59,7 +59,7 @@ def main(out: str, *, quick: bool) -> None:
     verdict = calendar.verdict(epsilon=0.1, delta=0.05, presence="random")
     print(f"is delta at most 0.05? {verdict}")
     alike = [check.sentence for check in alone.checks if check.code == "iid"]
-    known = [finding.sentence for finding in (*calendar.against.findings, *informed.against.findings)]
+    known = [message.sentence for message in (*calendar.against.messages, *informed.against.messages)]
     for sentence in (*alike, *known, *verdict.reasons):
         print(textwrap.fill(f"- {sentence}", 110, subsequent_indent="  "))
 

@@ -1,11 +1,11 @@
-"""What the paper's section on noise gets wrong, in numbers: docs/errata.md. Run: python examples/errata.py"""
+"""What the paper's section on noise gets wrong, in numbers: docs/method.md. Run: python examples/errata.py"""
 
 from __future__ import annotations
 
 import numpy as np
 
 import empriv
-from empriv.noise.design.deconvolution import hausdorff
+from empriv.noise.paper import hausdorff
 
 
 def proposition() -> None:

@@ -18,7 +18,7 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
 
 import empriv
-from empriv.report.charts.curves import lines_chart
+from empriv.report.charts.versus import versus_chart
 
 EPSILONS = np.round(np.linspace(0.05, 2.0, 40), 2)
 
@@ -54,7 +54,7 @@ def main(out: str, *, quick: bool) -> None:
         print(f"{name:20} {one.delta(0.1):13.3f} {one.delta(0.5):14.3f} {one.delta(1.0):12.3f}")
     found = audit.bounds(1.0)
     print(f"both, epsilon 1: at least {found.lower:.2f}, at most {found.upper:.2f} with 95% confidence each")
-    lines_chart(
+    versus_chart(
         EPSILONS,
         {name: np.asarray(one.delta(EPSILONS)) for name, one in released.items()},
         start=int(np.searchsorted(EPSILONS, 1.0)),

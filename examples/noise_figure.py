@@ -13,8 +13,8 @@ import numpy as np
 import vl_convert
 
 from empriv import KERNELS
-from empriv.noise.design.deconvolution import fourier
 from empriv.noise.law import Law, suggested_granularity
+from empriv.noise.paper import fourier
 
 SIGMA, SCALE, DRAWS = 0.002, 0.89, 1_000_000
 

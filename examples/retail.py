@@ -32,13 +32,13 @@ def main(out: str, *, quick: bool) -> None:
     for name, query in QUESTIONS.items():
         audit = empriv.audit(data, query, epsilon=[0.1, 0.5])
         verdict = audit.verdict(epsilon=0.1, delta=0.05)
-        print(f"{name:20} {audit.delta(0.1):12.4f} {verdict.day.typical:31.4f}   {verdict}")
+        print(f"{name:20} {audit.delta(0.1):12.4f} {verdict.day.cover:31.4f}   {verdict}")
 
     # The last of them in full: how sure the estimate is, and whether it will do.
     bounds = audit.bounds(0.1)
     print(f"\n{audit.results.n_databases} days, {audit.results.n_individuals:,} customers")
     print(f"average purchase, epsilon 0.1: delta {bounds.estimate:.4f}, with 95% confidence at most {bounds.upper:.3f}")
-    known = [finding.sentence for finding in audit.against.findings] if audit.against else []
+    known = [message.sentence for message in audit.against.messages] if audit.against else []
     for sentence in (*known, *verdict.reasons):
         print(textwrap.fill(f"- {sentence}", 110, subsequent_indent="  "))
     audit.chart("delta", 0.1).save(out)

@@ -23,7 +23,6 @@ ROOT = Path(__file__).parents[1]
 # What a variant is called in code. Spark also counts where it stands in a name, as in `spark_session`.
 VARIANTS = {
     "AdversaryRisk": r"\bAdversaryRisk\b",
-    "Scan": r"\bScan\b",
     "Spark": r"(?i)spark",
 }
 AUDIT = """
@@ -63,7 +62,7 @@ def _name(call: ast.Call) -> str:
 
 def _kinds_of_risk(package: Path) -> set[str]:
     classes = {node.name for _, tree in trees(package) for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
-    return {name for name in classes if name.endswith("Risk")} | {"Scan"}
+    return {name for name in classes if name.endswith("Risk")}
 
 
 def questions_of_kind(package: Path) -> Counter[str]:

@@ -36,7 +36,7 @@ COMMANDS = (
 PICTURES = {
     "desk": ("/", WIDTH, "#releases ~ div table"),
     "data": ("/audits/delays/data", WIDTH, ".beside"),
-    "decision": ("/audits/delays/decision", WIDTH, "#release"),
+    "decision": ("/audits/delays/decision", WIDTH, "iframe.page"),
 }
 _READY = """() => !document.querySelector('[data-load]:not(details:not([open]) *), [data-poll], .busy')
     && !/(Looking|Counting|Measuring|Reading)[^.]*…/.test(document.body.innerText)"""
@@ -78,14 +78,18 @@ def pictures(names: list[str], folder: Path) -> None:
             tab.wait_for_selector(end, timeout=MINUTES)
             # until everything that the page asks for by itself is there
             tab.wait_for_function(_READY, timeout=MINUTES)
-            _save(tab, name, width, tab.locator(end).first.bounding_box())
+            _save(tab, name, width, end)
         browser.close()
 
 
-def _save(tab: Any, name: str, width: int, last: dict[str, float]) -> None:
+def _save(tab: Any, name: str, width: int, end: str) -> None:
+    """A picture down to the end of an element; a frame is drawn as far as it is in the window."""
     path = IMAGES / f"app-{name}.png"
-    size = {"width": width, "height": last["y"] + last["height"] + 20}
-    tab.screenshot(path=path, clip={"x": 0, "y": 0, **size}, full_page=True)
+    for _ in range(2):  # a window that grows may move the end
+        last = tab.locator(end).first.bounding_box()
+        tab.set_viewport_size({"width": width, "height": int(last["y"] + last["height"] + 20)})
+        tab.wait_for_timeout(2000)
+    tab.screenshot(path=path)
     print(f"{path.name} {path.stat().st_size / 1024:.0f} KiB")
 
 

@@ -1,6 +1,6 @@
 """Pictures of a comparison, from the purchases that the package carries. Run: python scripts/make_compare_pictures.py
 
-Writes docs/images/compare-*.svg and prints the table that docs/compare.md shows beside them.
+Writes docs/images/compare-*.svg and prints the table that docs/noise.md shows beside them.
 """
 
 from __future__ import annotations

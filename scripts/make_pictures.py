@@ -50,10 +50,12 @@ def picture(lines: list[str]) -> str:
 
 
 def main() -> None:
-    environment = {**os.environ, "COLUMNS": str(COLUMNS), "PYTHONIOENCODING": "utf-8", "NO_COLOR": "1"}
+    beside = Path(sys.executable).parent  # on the path, `empriv` is called by its name in what is printed
+    path = os.pathsep.join([str(beside), os.environ.get("PATH", "")])
+    environment = {**os.environ, "PATH": path, "COLUMNS": str(COLUMNS), "PYTHONIOENCODING": "utf-8", "NO_COLOR": "1"}
     with tempfile.TemporaryDirectory() as folder:  # the demo writes its page where it runs
         shown = subprocess.run(
-            [sys.executable, "-m", "empriv", "demo"], env=environment, check=True, capture_output=True, text=True,
+            [str(beside / "empriv"), "demo"], env=environment, check=True, capture_output=True, text=True,
             cwd=folder,
         ).stdout  # fmt: skip
     lines = ["$ empriv demo", *shown.rstrip().splitlines()]

@@ -1,7 +1,7 @@
 """Pictures of pages, and how long and large they are. Run: python scripts/make_report_pictures.py [NAME ...]
 
 Needs Chromium and playwright. Writes docs/images/screen-NAME.png and screen-NAME-phone.png, the first screen of a page
-for each case of the gallery (docs/gallery.md), report-print.png and table.png, and counts words and numbers. With
+for each case of the gallery (docs/decision.md), report-print.png and table.png, and counts words and numbers. With
 --sizes it prints times and sizes of pages instead, and writes nothing into docs.
 """
 
@@ -21,26 +21,38 @@ import pyarrow as arrow
 
 import empriv
 from empriv import datasets
+from empriv.auditing.summary import with_validity
 from empriv.report import write_report
+from empriv.report.page.actions import quick_advice
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 WIDTH, PHONE, PAPER = 1280, 390, 688
 FLIGHTS = {"database": "date", "individual": "aircraft"}
 
 
-def delays(source: str = "", **options: Any) -> empriv.Audit:
-    """The average delay of a day; ``source`` may choose some of the rows."""
-    rows = empriv.databases(source or datasets.flights(), **FLIGHTS, tables={"flights": str(datasets.flights())})
-    return empriv.audit(rows, "avg(delay)", unit="min", **options)
+def flights(source: str = "") -> empriv.Databases:
+    """Days of flights; ``source`` may choose some of the rows."""
+    return empriv.databases(source or datasets.flights(), **FLIGHTS, tables={"flights": str(datasets.flights())})
 
 
-def longest() -> empriv.Audit:
-    return empriv.audit(empriv.databases(datasets.flights(), **FLIGHTS), "max(delay)", unit="min")
+def delays(source: str = "") -> empriv.Audit:
+    """The average delay of a day."""
+    return empriv.audit(flights(source), "avg(delay)", unit="min")
 
 
 def wards() -> empriv.Audit:
     rows = empriv.databases(arrow.table(datasets.admissions()), database="week", individual="patient")
     return empriv.audit(rows, "SELECT ward, age, count(*) AS patients FROM data GROUP BY ward, age", epsilon=1.0)
+
+
+def visitors() -> empriv.Audit:
+    """Clients a day of a (synthetic) shop: on some days more come than on others."""
+    rng = np.random.default_rng(0)
+    here = rng.random((365, 1_000)) < rng.normal(0.35, 0.06, (365, 1))
+    day, client = np.nonzero(here)
+    rows = arrow.table({"day": np.datetime64("2024-01-01") + day, "client": client})
+    data = empriv.databases(rows, database="day", individual="client")
+    return empriv.audit(data, "count(DISTINCT client)", epsilon=0.1, known="nothing")
 
 
 def takings() -> empriv.Audit:
@@ -53,16 +65,11 @@ def takings() -> empriv.Audit:
     return empriv.audit(found, epsilon=0.1, unit="€", noun="client", known="nothing")
 
 
-# each first screen: how the audit is made, the target, and whether noise is added
-CASES: dict[str, tuple[Callable[[], empriv.Audit], float, float, bool]] = {
-    "pass": (takings, 0.1, 0.2, False),
-    "noise": (takings, 0.1, 0.05, True),
-    "fail": (delays, 0.1, 0.05, False),
-    "few": (lambda: delays("SELECT * FROM flights WHERE date < DATE '2013-01-26'"), 0.1, 0.05, False),
-    "table": (wards, 1.0, 0.1, False),
-    "series": (lambda: delays().repeated(52), 1.0, 0.05, False),
-    "leak": (longest, 0.1, 0.05, False),
-}
+def one_apart() -> empriv.Audit:
+    """Two totals whose difference is what one aircraft did."""
+    others = "sum(delay) FILTER (WHERE aircraft <> 'N178JB')"
+    rows = empriv.databases(datasets.flights(), **FLIGHTS)
+    return empriv.audit(rows, f"SELECT sum(delay) AS total, {others} AS others FROM data", unit="min")
 
 
 def revenue() -> empriv.Audit:
@@ -74,17 +81,34 @@ def revenue() -> empriv.Audit:
     return empriv.audit(data, "sum(amount)", unit="$")
 
 
+# each first screen: how the audit is made, the target, and whether noise is added
+CASES: dict[str, tuple[Callable[[], empriv.Audit], float, float, bool]] = {
+    "pass": (visitors, 0.1, 0.05, False),
+    "noise": (takings, 0.1, 0.05, True),
+    "cap": (revenue, 1.0, 0.05, False),
+    "fail": (delays, 0.1, 0.05, False),
+    "few": (lambda: delays("SELECT * FROM flights WHERE date < DATE '2013-01-26'"), 0.1, 0.05, False),
+    "table": (wards, 1.0, 0.1, False),
+    "series": (lambda: delays().repeated(52), 1.0, 0.05, False),
+    "leak": (one_apart, 0.1, 0.05, False),
+}
+
+
 def pictures(names: list[str], folder: Path) -> None:
     """Make the pages in ``folder``, and pictures of their first screens in docs; count their words and figures."""
     from playwright.sync_api import sync_playwright
 
     pages = {}
+    folder.mkdir(parents=True, exist_ok=True)
     for name in names:
         make, epsilon, delta, noisy = CASES[name]
         audit = make()
         noise = empriv.design_noise(audit, epsilon=epsilon, delta=delta, granularity=0.5) if noisy else None
         verdicts = [(f"delta <= {delta:g} at {epsilon:g}", audit.verdict(epsilon=epsilon, delta=delta))]
-        pages[name] = write_report(audit, folder / f"{name}.html", verdicts=verdicts, noise=noise).page
+        # as `empriv audit --report` does it: what can be done is tried on the rows
+        advice = quick_advice(audit, [verdicts[0][1]], data=flights()) if name == "fail" else None
+        path = folder / f"{name}.html"
+        pages[name] = write_report(audit, path, verdicts=verdicts, noise=noise, advice=advice).page
         if name == "table":
             audit.chart("table").save(IMAGES / "table.png", scale=1.25)
     with sync_playwright() as playwright:
@@ -146,7 +170,7 @@ def sizes() -> None:
         for name, (results, epsilons) in cases.items():
             start = time.perf_counter()
             audit = empriv.audit(results, epsilon=[0.05, 0.1])
-            audit.with_validity(audit.summary())
+            with_validity(audit, audit.summary())
             measured = time.perf_counter() - start
             start = time.perf_counter()
             size = write_report(audit, path, epsilons=epsilons).page.stat().st_size

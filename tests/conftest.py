@@ -38,7 +38,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 VERIFIED = (
     "tests/collecting/", "tests/fuzz/", "tests/security/", "tests/scale/", "tests/test_docs.py",
     "tests/test_daily_release.py", "tests/test_front_door.py", "tests/app/test_app_runs.py",
-    "tests/ledger/test_ledger.py",
+    "tests/ledger/test_ledger.py", "tests/scale/test_in_chunks.py::test_they_are_verified",
 )  # fmt: skip
 WITH_ALL_DELETIONS = (
     "tests/collecting/test_deletion.py", "tests/fuzz/test_odd_queries.py", "tests/test_docs.py",
@@ -49,10 +49,10 @@ WITH_ALL_DELETIONS = (
 @pytest.fixture(scope="session", autouse=True)
 def _verified_where_that_is_tested() -> Iterator[None]:
     """Answers are verified in tests that are about that, mostly by few deletions; also where fixtures ask for them."""
-    from empriv.collecting import deletion, pipeline
+    from empriv.collecting import deletion, run_query
     from empriv.results import Verified
 
-    really = pipeline.verify
+    really = run_query.verify
 
     def verify(*args: Any, **options: Any) -> Verified | None:
         test = os.environ.get("PYTEST_CURRENT_TEST", "")
@@ -65,7 +65,8 @@ def _verified_where_that_is_tested() -> Iterator[None]:
             return really(*args, **options)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pipeline, "verify", verify)
+        patch.setattr(run_query, "verify", verify)
+        patch.setattr(deletion, "verify", verify)  # of people in chunks
         yield
 
 
@@ -74,7 +75,7 @@ SLOW_FOLDERS = {"fuzz", "security"}
 SLOW_FILES = {
     "test_given.py",
     "test_given_audits.py",
-    "test_risk_contract.py",
+    "test_any_risk.py",
     "test_scans.py",
 }
 

@@ -1,8 +1,8 @@
 """A driver in a process of its own, for tests that kill or interrupt one, or use Spark Connect.
 
-    python spark_driver.py scan DIRECTORY          a scan that keeps its results in DIRECTORY/saved
+    python spark_driver.py chunks DIRECTORY        an audit in chunks that keeps its results in DIRECTORY/saved
     python spark_driver.py slow DIRECTORY          a function that tells by a file in DIRECTORY when it runs, and lasts
-    python spark_driver.py connect DIRECTORY       a server of Spark Connect, and a scan and a function on it
+    python spark_driver.py connect DIRECTORY       a server of Spark Connect, and an audit and a function on it
 
 What is found is printed as the last line, in JSON.
 """
@@ -21,14 +21,14 @@ import numpy as np
 
 import empriv
 from empriv.collecting.engines.spark.jobs import watched
-from spark_sessions import EPSILONS, SETTINGS, leftovers, rows, start
+from spark_sessions import EPSILONS, SETTINGS, in_chunks, leftovers, rows, start
 
 
-def scan(directory: Path) -> dict[str, Any]:
+def chunks(directory: Path) -> dict[str, Any]:
     spark = start(directory, master="local[2]")
     data = empriv.databases(str(directory / "rows.parquet"), database="day", individual="who")
     engine = empriv.SparkEngine(spark)
-    found = empriv.scan(data, "sum(x)", epsilon=EPSILONS, engine=engine, checkpoint=directory / "saved")
+    found = in_chunks(data, "sum(x)", epsilon=EPSILONS, engine=engine, checkpoint=directory / "saved")
     return {"delta": found.delta(np.array(EPSILONS)).tolist()}
 
 
@@ -69,7 +69,7 @@ def connect(directory: Path) -> dict[str, Any]:
     frame = spark.read.parquet(str(directory / "rows.parquet"))
     data = empriv.databases(frame, database="day", individual="who")
     engine = empriv.SparkEngine(spark)
-    found = empriv.scan(data, "sum(x)", epsilon=EPSILONS, engine=engine, progress=False)
+    found = in_chunks(data, "sum(x)", epsilon=EPSILONS, engine=engine, progress=False)
     few = empriv.collect(data, "sum(x)")  # so few rows are read here
     with watched(spark, lambda _, known: told.append(known)):
         spark.range(0, 40, 1, 40).mapInArrow(_lasting, "id bigint").count()
@@ -89,5 +89,5 @@ def connect(directory: Path) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    work = {"scan": scan, "slow": slow, "connect": connect}[sys.argv[1]]
+    work = {"chunks": chunks, "slow": slow, "connect": connect}[sys.argv[1]]
     print(json.dumps(work(Path(sys.argv[2]))), flush=True)

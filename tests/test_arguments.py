@@ -14,7 +14,7 @@ from empriv.errors import InputError
 NAN, INF = float("nan"), float("inf")
 CASES: list[tuple[str, Callable[[Any], Any], dict[Any, Any], list[Any]]] = [
     ("epsilon", arguments.rising_epsilons, {0.1: (0.1,), (2, 1, 1.0): (1.0, 2.0)}, [-1, NAN, INF, "1", b"1", (), None]),
-    ("delta", arguments.rising_deltas, {0: (0.0,), (1, 0.5): (0.5, 1.0)}, [-0.1, 1.1, NAN, "x", ()]),
+    ("deltas", arguments.rising_deltas, {0: (0.0,), (1, 0.5): (0.5, 1.0)}, [-0.1, 1.1, NAN, "x", ()]),
     ("epsilon", arguments.one_epsilon, {0: 0.0, INF: INF}, [-1, NAN, "x", None]),
     ("epsilon", arguments.finite_epsilon, {0: 0.0, 3: 3.0}, [-1, NAN, INF]),
     ("delta", lambda value: arguments.probability("delta", value), {0: 0.0, 1: 1.0}, [-1e-9, 1.1, NAN, "x", None]),

@@ -11,7 +11,9 @@ import pyarrow
 import pytest
 
 import empriv
+from empriv.auditing.summary import with_validity
 from empriv.errors import InputError, QueryError
+from empriv.measuring.tables.table_risk import TableRisk
 
 TARGET = 0
 
@@ -39,7 +41,7 @@ def made(data: empriv.Databases) -> empriv.Audit:
 
 @pytest.mark.slow
 def test_the_differencing_attack_is_seen(made: empriv.Audit) -> None:
-    assert isinstance(made.risk, empriv.TableRisk)
+    assert isinstance(made.risk, TableRisk)
     assert made.delta_i(0.5)[made.results.position(TARGET)] == 1.0
     table = made.individuals(0.5, top=1)
     assert table["individual"].tolist() == [TARGET]
@@ -57,7 +59,7 @@ def test_each_query_alone_is_there_and_smaller(made: empriv.Audit, data: empriv.
 
 
 def test_words_name_the_direction_and_say_what_is_joint(made: empriv.Audit) -> None:
-    said = made.with_validity(made.summary())
+    said = with_validity(made, made.summary())
     first, second = made.components
     assert f"{first} less {second}" in said.alarms[0]
     assert said.alarms[0].startswith("EXACT LEAK")
@@ -86,7 +88,7 @@ def test_saved_and_loaded(made: empriv.Audit, tmp_path: Path) -> None:
 def test_groups_are_audited_jointly(data: empriv.Databases) -> None:
     query = "SELECT region, sum(amount) FROM data GROUP BY region"
     together = empriv.audit(data, query, epsilon=0.5)
-    assert isinstance(together.risk, empriv.TableRisk)
+    assert isinstance(together.risk, TableRisk)
     assert len(together.components) == 2
     name = next(iter(together.components))
     alone = empriv.audit(data, query, epsilon=0.5, component=name)
@@ -100,7 +102,7 @@ def test_functions_and_sql_may_be_mixed(data: empriv.Databases) -> None:
 
     made = empriv.audit(data, ["count(*)", both], epsilon=0.5, jobs=1, progress=False)
     assert len(made.components) == 3
-    assert isinstance(made.risk, empriv.TableRisk)
+    assert isinstance(made.risk, TableRisk)
 
 
 def test_the_same_query_twice_has_two_names_and_one_delta(data: empriv.Databases) -> None:

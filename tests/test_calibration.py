@@ -1,7 +1,7 @@
 """Mechanisms of known privacy, audited as randomised queries on fixed rows; benchmarks/calibration.py has them all.
 
 The truth is a closed form, and dp-accounting its witness. How often bounds hold in many runs is printed by the
-benchmark (docs/calibration.md); here a few seeded runs of each must hold, and broken mechanisms be caught.
+benchmark (docs/judge.md); here a few seeded runs of each must hold, and broken mechanisms be caught.
 """
 
 from __future__ import annotations

@@ -14,7 +14,9 @@ from click.testing import CliRunner, Result
 
 from empriv.cli.ledger import ledger as group
 from empriv.cli.main import Commands
-from empriv.ledger import Figures, Joint, Ledger, Policy, Release, identity_of
+from empriv.cli.release import read_review
+from empriv.errors import InputError
+from empriv.ledger import Figures, Joint, Ledger, Policy, Release, Review, identity_of
 
 DOCS = Path(__file__).parent.parent / "docs"
 Run = Callable[..., Result]
@@ -34,12 +36,15 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     return invoke
 
 
-def release(path: str, query: str = "sum(amount)", *, joint: Joint | None = None) -> None:
+SAID = {"outcome": "approved", "checker": "A. Checker", "role": "officer", "reason": "fine", "time": "2026-11-18T09:30"}
+
+
+def release(path: str, query: str = "sum(amount)", *, joint: Joint | None = None, review: Review | None = None) -> None:
     Ledger(path, create=False).release(
         Release(
             identity=identity_of(["hidden ward 1", "hidden ward 2"]), database="hidden ward 1", query=query,
             method="least", law={"scale": 1.5}, asked=Figures(0.1, 0.01), achieved=Figures(0.1, 0.005, 0.05),
-            n_individuals=100, joint=joint,
+            n_individuals=100, joint=joint, review=review,
         ),
         lambda: 1234.5,
     )  # fmt: skip
@@ -47,7 +52,7 @@ def release(path: str, query: str = "sum(amount)", *, joint: Joint | None = None
 
 @pytest.mark.parametrize(("name", "command"), sorted(group.commands.items()))
 def test_every_command_and_option_has_help_and_is_documented(name: str, command: click.Command) -> None:
-    documented = (DOCS / "ledger.md").read_text(encoding="utf-8")
+    documented = (DOCS / "again.md").read_text(encoding="utf-8")
     assert command.help is not None
     assert "Example" in command.help
     assert f"`empriv ledger {name} " in documented
@@ -128,3 +133,16 @@ def test_errors(run: Run) -> None:
     assert "must read COUNT:HASH" in run("verify", "a.ledger", "--head", "12", code=2).output
     run("init", "b.ledger", "--queries", "0", code=2)
     assert not Path("b.ledger").exists()
+
+
+def test_a_review_is_read_from_a_file_and_listed(run: Run) -> None:
+    run("init", "a.ledger")
+    for content in (SAID, {"reviews": [{**SAID, "outcome": "refused"}, {**SAID, "audit": "0f3a"}]}):
+        Path("said.json").write_text(json.dumps(content))
+        assert read_review("said.json") == Review(**SAID)
+    release("a.ledger", review=read_review("said.json"))
+    assert "approved by A. Checker, officer, on 2026-11-18: fine" in run("list", "a.ledger").output
+    for wrong in ("{}", "[]", "no JSON", json.dumps({**SAID, "outcome": "perhaps"})):
+        Path("said.json").write_text(wrong)
+        with pytest.raises(InputError):
+            read_review("said.json")

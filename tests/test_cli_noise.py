@@ -11,10 +11,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 import empriv
+from empriv.cli.audit import show
 from empriv.cli.main import Commands
 from empriv.cli.noise import noise
 from empriv.cli.release import release
-from empriv.cli.show import show
 
 
 @click.group(cls=Commands)

@@ -111,14 +111,6 @@ class TestReport:
             f"secret{k}" for k in range(6)
         }
 
-    def test_what_goes_beside_it(self, run: Run) -> None:
-        run("audit", *SOURCE, "--query", "sum(amount)", *QUIET, "--report", "a.html", "--beside")
-        assert json.loads(Path("a.json").read_text())["n_individuals"] == 6
-        assert len(pd.read_parquet("a.individuals.parquet")) == 6
-        before = json.loads(Path("a.json").read_text())["figures"]
-        again = run("audit", "--config", "a.toml", "--json", "-").stdout
-        assert json.loads(again)["figures"] == before
-
     def test_a_public_one_has_no_key(self, run: Run) -> None:
         run("audit", *SOURCE, "--query", "sum(amount)", *QUIET, "--report", "a.html", "--public", "--save", "a.empriv")
         assert not Path("a.key.json").exists()
@@ -130,22 +122,10 @@ class TestReport:
         [
             ("--public",),
             ("--public", "--report", "a.html", "--show-ids"),
-            ("--public", "--report", "a.html", "--beside"),
         ],
     )
     def test_public_is_for_reports_without_names(self, run: Run, options: tuple[str, ...]) -> None:
         assert "--public must" in run("audit", *SOURCE, "--query", "sum(amount)", *options, code=2).output
-
-
-def test_compare(run: Run) -> None:
-    for name, query in (("raw", "sum(amount)"), ("rounded", "round(sum(amount), -1)")):
-        run("audit", *SOURCE, "--query", query, *QUIET, "--save", f"{name}.empriv")
-    shown = run("compare", "raw.empriv", "rounded.empriv", "--epsilon", "1", "--report", "c.html").output
-    assert "raw" in shown
-    assert "rounded" in shown
-    assert "Wrote c.html." in shown
-    assert "rounded" in Path("c.html").read_text()
-    assert "at least two" in run("compare", "raw.empriv", code=2).output
 
 
 class TestLedger:

@@ -20,7 +20,7 @@ import empriv
 from empriv import protocols
 from empriv.comparing import Comparison, compare
 from empriv.comparing.comparison import front_of
-from empriv.comparing.goals import Goal
+from empriv.comparing.ways import Goal
 from empriv.errors import InputError, QueryError
 
 RAW = "SELECT sum(amount) FROM data"
@@ -246,7 +246,6 @@ def test_what_is_refused(data: empriv.Databases) -> None:
         (lambda: compare({"a": one, "b": one}).utility, "got None"),
         (lambda: compare({"a": one, "b": one}, epsilon=-1), "`epsilon`"),
         (lambda: compare({"a": one, "b": one})["c"], "`name`"),
-        (lambda: compare({"a": one, "b": one}, truth="a").front(0.1, "risk"), "`figure`"),
         (lambda: compare({"a": RAW, "b": noisy}, data, truth="b"), "randomised"),
         (lambda: compare({"a": one, "b": results([1.0, 2.0])}, truth="a"), "same databases"),
     ):
@@ -302,7 +301,7 @@ def test_a_target_gets_a_recommendation_or_is_told_that_none_meets_it() -> None:
     assert "no error" in recommended.sentence
     assert str(easy).startswith(recommended.sentence)
     assert easy.to_json()["notes"][0] == recommended.sentence
-    hard = replace(several, goal=Goal.of(epsilon=0.1, delta=1e-6))
+    hard = replace(several, goal=Goal(epsilon=0.1, delta=1e-6))
     refused = hard.recommendation
     assert refused is not None
     assert refused.best is None

@@ -152,6 +152,25 @@ def test_several_numbers_are_released_at_once(tmp_path: Path, data: Any) -> None
     assert len(third.composition.laws) == 2
 
 
+@pytest.mark.parametrize("known", ["calendar", "previous", "nothing"])
+def test_a_table_is_released_whatever_its_readers_know(tmp_path: Path, rows: pd.DataFrame, known: str) -> None:
+    """Noise that was designed for what is left of a table goes with the audit that it was designed for, read again."""
+    rows = rows.assign(day=pd.Timestamp("2025-01-06") + pd.to_timedelta(rows["day"], "D"))
+    data = empriv.databases(rows, database="day", individual="who")
+    ledger = empriv.Ledger(tmp_path / "a.ledger", policy=empriv.Policy(epsilon=1.0, delta=0.05))
+    audit = empriv.audit(data, ["sum(amount)", "max(amount)"], known=known)
+    noise = empriv.design_noise(audit, epsilon=1.0, delta=0.05, granularity=2.0**-6)
+    audit.save(tmp_path / "a.empriv")
+    noise.save(tmp_path / "n.empriv")
+    again: Any = empriv.load(tmp_path / "a.empriv")
+    answers = dict(zip(audit.components, audit.alone.results.q[3].tolist(), strict=True))
+    where = audit.alone.results.databases[3]
+    done = again.release(answers, noise=empriv.load(tmp_path / "n.empriv"), ledger=ledger, database=where)
+    assert isinstance(done.answer, tuple)
+    assert len(done.answer) == 2
+    assert not done.repeated
+
+
 def test_what_does_not_go_together_is_refused(tmp_path: Path, data: Any) -> None:
     ledger = empriv.Ledger(tmp_path / "a.ledger")
     first = empriv.audit(data, SUM, ledger=ledger)

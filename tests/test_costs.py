@@ -16,11 +16,11 @@ from click.testing import CliRunner
 import empriv
 from empriv.auditing import costs
 from empriv.auditing.costs import Expected, estimate
-from empriv.base import free_memory as memory
-from empriv.base.free_memory import free_memory
+from empriv.base import machine as memory
+from empriv.base.machine import free_memory
 from empriv.cli.main import main
 from empriv.collecting.queries import query_of
-from empriv.collecting.run_options import Run
+from empriv.collecting.run_query import Run
 
 ASKED = [
     str(empriv.datasets.flights()), "--database", "date", "--individual", "aircraft", "--query", "avg(delay)",
@@ -72,66 +72,80 @@ def test_words_say_what_is_short_and_what_to_do() -> None:
     plenty, unknown, short, none = cost_of(10, 100), cost_of(10, None), cost_of(200, 100), cost_of(400, 100)
     assert [cost.fits for cost in (plenty, unknown, short, none)] == [True, True, False, False]
     assert [cost.hopeless for cost in (plenty, unknown, short, none)] == [False, False, False, True]
-    assert not any("scan" in sentence for sentence in (*plenty.sentences, *unknown.sentences))
+    assert not any("chunks" in sentence for sentence in (*plenty.sentences, *unknown.sentences))
     assert "how much is free is not known" in unknown.sentences[1]
-    assert "`empriv scan`" in short.sentences[-1]
-    assert "Spark" in short.sentences[-1]
+    assert "so people are measured in chunks" in short.sentences[-1]
+    for other in (replace(short, numbers=2), replace(short, one_by_one=1)):
+        assert "can be measured in chunks" in other.sentences[-1]
+        assert "Spark" in other.sentences[-1]
+
+
+def test_a_limit_is_read_as_duckdb_reads_it() -> None:
+    limits = {"2GB": 2 * 10**9, "1.5 GiB": 1.5 * 2**30, "500mb": 5 * 10**8, "300 B": 300, "80%": None, "much": None}
+    for said, meant in limits.items():
+        assert costs.limit_of(empriv.DuckDBEngine(memory_limit=said)) == meant
+    assert costs.limit_of(empriv.DuckDBEngine()) is None
 
 
 def test_the_command_says_it_and_runs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("empriv.audit", lambda *_, **__: pytest.fail("nothing is to be run"))
     written = tmp_path / "estimate.json"
-    for command in (["audit", *ASKED], ["explain", *ASKED]):
-        said = CliRunner().invoke(main, [*command, "--estimate"])
-        assert said.exit_code == 0, said.output
-        assert said.output.startswith("54,635 rows of 193 individuals in 365 databases: about 34,000 results without")
-        assert "An audit takes about " in said.output
+    done = CliRunner().invoke(main, ["audit", *ASKED, "--estimate"])
+    assert done.exit_code == 0, done.output
+    said = " ".join(done.output.split())
+    assert said.startswith("54,635 rows of 193 individuals in 365 databases: about 34,000 results without")
+    assert "An audit takes about " in said
     assert CliRunner().invoke(main, ["audit", *ASKED, "--estimate", "--json", str(written)]).exit_code == 0
     facts = json.loads(written.read_text())
     assert (facts["format"], facts["rows"], facts["entries"]) == ("empriv estimate", 54_635, 34_268)
-    assert CliRunner().invoke(main, ["explain", "--query", "sum(x)", "--estimate"]).exit_code == 2
+
+
+TABLE = "SELECT avg(delay), count(*) FROM data"
 
 
 def test_an_audit_is_refused_before_it_starts_where_the_memory_will_not_do(
     flights: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("empriv.collecting.pipeline.run_query", lambda *_, **__: pytest.fail("nothing is to be run"))
+    """What can be measured in chunks is; a table cannot."""
+    monkeypatch.setattr("empriv.collecting.run_query.run_query", lambda *_, **__: pytest.fail("nothing is to be run"))
     monkeypatch.setattr(costs, "free_memory", lambda: 2**20)
     monkeypatch.setattr(costs, "LARGE", 0)
-    refused = CliRunner().invoke(main, ["audit", *ASKED])
+    refused = CliRunner().invoke(main, ["audit", *ASKED[:-1], TABLE])
     assert refused.exit_code == 1
     assert refused.stderr.startswith("Error: An audit takes about ")
-    assert "Hint: `empriv scan` (`empriv.scan` in Python) takes the same options" in refused.stderr
+    assert "There is too little memory for that. Hint: a query of one number" in refused.stderr
+    assert "--in-chunks" in refused.stderr
     rows = pd.read_parquet(empriv.datasets.flights())
     for data in (flights, empriv.databases(rows, database="date", individual="aircraft")):
-        with pytest.raises(empriv.InputError) as raised:
-            empriv.audit(data, "avg(delay)", progress=False)
-        assert "There is too little memory for that. Hint: `empriv scan`" in str(raised.value)
+        with pytest.raises(empriv.InputError, match="There is too little memory for that"):
+            empriv.audit(data, TABLE, progress=False)
+    assert empriv.audit(flights, "avg(delay)", known="nothing", epsilon=0.1, progress=False).in_chunks
 
 
 def test_an_audit_that_may_not_fit_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
     def began(*_: Any, **__: Any) -> None:
         raise empriv.InputError("It began.")
 
-    monkeypatch.setattr("empriv.collecting.pipeline.run_query", began)
+    monkeypatch.setattr("empriv.collecting.run_query.run_query", began)
     monkeypatch.setattr(costs, "free_memory", lambda: 200 * 2**20)
     monkeypatch.setattr(costs, "LARGE", 0)
-    warned = CliRunner().invoke(main, ["audit", *ASKED])
+    warned = CliRunner().invoke(main, ["audit", "--in-memory", *ASKED])
     assert "There is too little memory for that." in warned.stderr
     assert "It began." in warned.stderr
-    quiet = CliRunner().invoke(main, ["audit", *ASKED, "--quiet"])
+    quiet = CliRunner().invoke(main, ["audit", "--in-memory", *ASKED, "--quiet"])
     assert "too little memory" not in quiet.stderr
 
 
 def test_few_rows_and_rows_that_are_read_once_are_not_looked_at(flights: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(costs, "estimate", lambda *_: pytest.fail("nothing is to be looked at"))
     question = [query_of("avg(delay)")]
-    costs.check_memory(flights, question, Run())
+    assert costs.expected_of(flights, question, Run(), None) is None
     monkeypatch.setattr(costs, "LARGE", 0)
     rows = pd.read_parquet(empriv.datasets.flights())
     stream = pyarrow.Table.from_pandas(rows).to_reader()
-    costs.check_memory(empriv.databases(stream, database="date", individual="aircraft"), question, Run())
-    costs.check_memory(flights, [query_of(len)], Run())
+    once = empriv.databases(stream, database="date", individual="aircraft")
+    assert costs.expected_of(once, question, Run(), 2**20) is None
+    assert costs.expected_of(flights, [query_of(len)], Run(), None) is None
 
 
 def test_free_memory_is_what_the_machine_and_the_container_have(

@@ -9,25 +9,27 @@ import pytest
 
 import empriv
 from empriv.errors import InputError
-from empriv.words.decision import DAY, Case, Hidden, Judged, NoisyAnswer, decide
+from empriv.words.decision import DAY, Case, Covered, JudgedTarget, NoisyAnswer, decide
 from empriv.words.nouns import Nouns, database_noun, individual_noun
 from empriv.words.sentences import amount
 
-MET = Judged("delta", 0.05, 0.0, 0.007, 0.036)
+MET = JudgedTarget("delta", 0.05, 0.0, 0.007, 0.036)
 OPEN = replace(MET, upper=0.07)
 ABOVE = replace(MET, estimate=0.09, upper=0.2)
 BROKEN = replace(MET, lower=0.08, estimate=0.19, upper=0.3)
-CASE = Case("pass", MET, 0.1, 0.95, 0.007, 0.036, 456, known=("the calendar",), presence=True)
-CHEAP = NoisyAnswer(1.2, 6.04, 0.049, unit="min")
+CASE = Case("pass", MET, 0.1, 0.95, 0.007, 0.036, 456, known=("the calendar",), presence=True, unit="min")
+CHEAP = NoisyAnswer(1.2, 6.04, 0.049)
+DAY_AT_MOST = Covered(0.69, 0.17, 4.2, 0.3, 0.0, 0.1, days=1000, beyond=0, exposed=0, people_beyond=0, people=9)
 
 
 def test_publish_where_the_bound_meets_the_target() -> None:
     made = decide(CASE)
     assert (made.word, made.line) == ("Publish", "Publish")
     assert made.reason == (
-        "The most exposed person's delta at epsilon 0.1 is at most 0.036 with 95% confidence; the target allows 0.05."
+        "The most exposed person's privacy fails with a probability of at most 3.6%; the target allows 5%."
     )
     assert made.condition == (
+        "The most exposed person's delta at epsilon 0.1 is at most 0.036 with 95% confidence; the target allows 0.05. "
         "Holds for databases like these 456, and readers who may know the calendar and who came and what they did."
     )
 
@@ -36,52 +38,60 @@ def test_a_lower_bound_above_the_target_is_why_not_to_publish() -> None:
     made = decide(replace(CASE, outcome="fail", judged=BROKEN))
     assert made.line == "Do not publish as it is"
     assert made.reason == (
-        "The most exposed person's delta at epsilon 0.1 is at least 0.08 with 95% confidence; the target allows 0.05."
+        "The most exposed person's privacy fails with a probability of at least 8%; the target allows 5%."
     )
+    assert made.condition.startswith("The most exposed person's delta at epsilon 0.1 is at least 0.08 with 95% confi")
 
 
 def test_cover_and_largest_move_are_in_the_answers_units() -> None:
-    hidden = Hidden(0.69, 4.2, days=1000, beyond=0, exposed=0, people=0, varies=False, unit="min")
-    said = "The answer hides anyone who moves it by up to 0.69 min; the most that anyone moved it is 4.2 min."
-    passed = decide(replace(CASE, hidden=replace(hidden, most=0.5)))
+    hidden = DAY_AT_MOST
+    said = "The answer hides anyone who moves it by up to 0.69 min; one person moved it by 4.2 min."
+    passed = decide(replace(CASE, hidden=replace(hidden, largest=0.5)))
     assert (
         passed.reason == "The answer hides anyone who moves it by up to 0.69 min; nobody moved it by more than 0.5 min."
     )
     assert passed.condition.startswith("The most exposed person's delta at epsilon 0.1 is at most 0.036 with 95% ")
     assert passed.promise == (
-        "A reader who guesses 50:50 whether a person's rows were counted gets at most 52.5% sure, except with 5% "
-        "probability."
+        "A reader who guesses 50:50 whether a person's rows were counted gets at most 52.5% sure, except in at "
+        "most 5% of cases."
     )
-    beyond = replace(hidden, beyond=30, exposed=30, people=4)
+    beyond = replace(hidden, beyond=30, exposed=30, people_beyond=4)
     day = replace(BROKEN, where=DAY)
     failed = decide(replace(CASE, outcome="fail", judged=day, hidden=beyond))
-    assert failed.reason == f"{said} 3% of person-days are beyond that."
+    assert failed.reason == said
+    assert failed.beyond == "3% of person-days moved it by more than is hidden."
     aircraft = decide(replace(CASE, outcome="fail", judged=day, hidden=beyond, nouns=Nouns("aircraft", "week")))
     assert "any aircraft that moves it" in aircraft.reason
-    assert "3% of aircraft-weeks are beyond that." in aircraft.reason
-    assert aircraft.condition.startswith("Holds for weeks like these 456, ")
+    assert "one aircraft moved it by 4.2 min" in aircraft.reason
+    assert aircraft.beyond == "3% of aircraft-weeks moved it by more than is hidden."
+    assert "Holds for weeks like these 456, " in aircraft.condition
     assert aircraft.promise == ""
     some = decide(replace(CASE, outcome="fail", judged=day, hidden=replace(beyond, exposed=2, varies=True)))
     assert some.reason.startswith("On a typical database the answer hides")
     open_ = decide(replace(CASE, outcome="unresolved", judged=replace(OPEN, where=DAY), hidden=beyond, needed=500))
-    assert open_.reason.endswith("It cannot be told whether those are hidden. About 500 databases would do.")
-    nothing = replace(beyond, cover=0.0, most=float("inf"))
+    assert open_.beyond.endswith("It cannot be told whether these are hidden.")
+    assert "About 500 databases would resolve it." in open_.condition
+    nothing = replace(beyond, cover=0.0, largest=float("inf"))
     assert decide(replace(CASE, outcome="fail", judged=day, hidden=nothing)).reason.startswith(
-        "Nothing shows that the answer hides anyone who moves it; somebody is given away by a value, "
+        "Nothing shows that the answer hides anyone who moves it; a person is given away by a value, "
         "or changes whether there is an answer at all."
     )
 
 
 def test_an_estimate_above_the_target_is_not_called_a_failure() -> None:
     reason = decide(replace(CASE, outcome="unresolved", judged=ABOVE)).reason
-    assert "is estimated at 0.09, and the target allows 0.05; 456 databases show only that it is at least 0" in reason
-    assert "at most 0.2" in reason
+    assert reason == (
+        "The most exposed person's privacy is estimated to fail with a probability of 9%, and it may be 20%; the "
+        "target allows 5%."
+    )
 
 
 def test_too_few_databases_say_how_many_only_where_more_would_do() -> None:
     case = replace(CASE, outcome="unresolved", judged=OPEN)
-    assert decide(replace(case, needed=800)).reason.endswith("the target allows 0.05. About 800 databases would do.")
-    assert "would do" not in decide(case).reason
+    assert "About 800 databases would resolve it." in decide(replace(case, needed=800)).condition
+    assert "would resolve" not in decide(case).condition
+    few = decide(replace(case, n_databases=25, obstacles=("No bound.",), nouns=Nouns("aircraft", "day")))
+    assert few.reason == "25 days are too few to tell: at least 30 are needed."
 
 
 def test_what_rules_out_a_pass_comes_first_where_the_figures_meet_the_target() -> None:
@@ -92,9 +102,19 @@ def test_what_rules_out_a_pass_comes_first_where_the_figures_meet_the_target() -
 def test_noise_is_offered_with_its_cost_in_the_answers_unit() -> None:
     made = decide(replace(CASE, outcome="fail", judged=BROKEN, noise=CHEAP))
     assert made.word == "Publish with noise"
-    assert made.line == "Publish with noise (±1.2 min on a typical 6.04 min)"
-    assert made.reason.startswith("As it is: the most exposed person's delta")
-    assert made.condition.startswith("With the noise, delta is at most 0.049 for the most exposed. Holds for ")
+    assert made.line == "Publish with noise (±1.2 min)"
+    assert made.reason == (
+        "With it, the most exposed person's privacy fails with a probability of at most 4.9%; the target allows 5%."
+    )
+    assert made.condition.startswith(
+        "With the noise, which is 20% of a typical 6.04 min, delta is at most 0.049 for the most exposed. Holds for "
+    )
+    hidden = replace(DAY_AT_MOST, beyond=30, exposed=30, people_beyond=4, varies=True)
+    covered = decide(replace(CASE, outcome="fail", judged=BROKEN, hidden=hidden, noise=replace(CHEAP, cover=4.3)))
+    assert covered.reason == (
+        "The answer hides anyone who moves it by up to 4.3 min; nobody moved it by more than 4.2 min."
+    )
+    assert covered.condition.startswith("Without noise it hides moves of up to 0.69 min. With the noise, ")
     assert "at most 52.5% sure" in made.promise
 
 
@@ -148,7 +168,7 @@ def test_an_audit_decides_and_noise_that_keeps_the_target_changes_it(risky: empr
     assert noise.unit == "min"
     said = risky.decision([verdict], noise=noise)
     assert said.word == "Publish with noise"
-    assert f"±{amount(noise.expected_error, 'min')} on a typical" in said.line
+    assert said.line == f"Publish with noise (±{amount(noise.expected_error, 'min')})"
     # noise for a laxer target does not do for a stricter one
     lax = empriv.design_noise(risky, epsilon=0.1, delta=0.3)
     assert risky.decision(verdict, noise=lax).word == "Do not publish"
@@ -158,7 +178,7 @@ def test_the_unit_is_kept_in_files(risky: empriv.Audit, tmp_path) -> None:
     risky.save(tmp_path / "a.empriv")
     assert empriv.load(tmp_path / "a.empriv").unit == "min"
     assert risky.to_json()["unit"] == "min"
-    scan = empriv.scan(risky.results, epsilon=0.1, unit="€")
+    scan = empriv.audit(risky.results, epsilon=0.1, unit="€", known="nothing", in_chunks=True)
     scan.save(tmp_path / "s.empriv")
     assert empriv.load(tmp_path / "s.empriv").unit == "€"
     assert scan.decision(scan.verdict(epsilon=0.1, delta=0.05)).line == "Do not publish as it is"

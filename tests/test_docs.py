@@ -6,6 +6,8 @@ import ast
 import json
 import re
 import shutil
+import subprocess
+import sys
 import tomllib
 from functools import cache
 from importlib import import_module
@@ -180,14 +182,14 @@ def test_every_numbered_thing_of_the_paper_has_its_place() -> None:
             assert re.search(rf"^\| \*\*{kind} {number}\*\*", text, re.MULTILINE), (kind, number)
 
 
-# The architecture page: questions and the files that answer them.
-ARCHITECTURE = DOCS / "architecture.md"
+# Two pages on the code: questions and the files that answer them, and how to add to them.
+ON_THE_CODE = "".join((DOCS / name).read_text() for name in ("architecture.md", "contributing.md"))
 SOURCES = ROOT / "src" / "empriv"
 _PLACES = re.compile(r"`((?:[\w.]+/)*(?:\w+\.(?:py|pyi|c)|\w+/))`")
 
 
-def test_every_file_and_folder_named_by_the_architecture_page_exists() -> None:
-    named = _PLACES.findall(ARCHITECTURE.read_text())
+def test_every_file_and_folder_named_by_the_pages_on_the_code_exists() -> None:
+    named = _PLACES.findall(ON_THE_CODE)
     assert len(named) > 80
     assert [place for place in named if "NAME" not in place and not _exists(place)] == []
     assert _exists("sql/allowlist.py")
@@ -195,22 +197,22 @@ def test_every_file_and_folder_named_by_the_architecture_page_exists() -> None:
     assert not _exists("nothing/")
 
 
-def test_every_name_on_the_architecture_page_is_defined() -> None:
-    text = re.sub(r"```.*?```", "", ARCHITECTURE.read_text(), flags=re.DOTALL)
+def test_every_name_on_the_pages_on_the_code_is_defined() -> None:
+    text = re.sub(r"```.*?```", "", ON_THE_CODE, flags=re.DOTALL)
     named = {name.rpartition(".")[2] for name in re.findall(r"`([A-Za-z_][\w.]*)(?:\([^`]*\))?`", text)}
     defined = {path.stem for path in SOURCES.rglob("*")}
     for path in [*SOURCES.rglob("*.py"), *ROOT.glob("tests/*.py"), *ROOT.glob("tests/collecting/*.py")]:
         defined |= _defined_in(path)
-    elsewhere = {"empriv", "py", "pyi", "c", "singledispatch", "print", "isinstance", "src"}
+    elsewhere = {"empriv", "py", "pyi", "c", "pycon", "singledispatch", "print", "isinstance", "src"}
     assert len(named) > 60
     assert named - defined - elsewhere == set()
-    assert "RiskContract" in named & defined
+    assert "AnyRisk" in named & defined
 
 
-def test_the_kind_of_risk_on_the_architecture_page_is_the_tested_one() -> None:
-    shown = re.search(r"```python\n(@dataclass.*?)```", ARCHITECTURE.read_text(), re.DOTALL)
+def test_the_kind_of_risk_on_the_page_is_the_tested_one() -> None:
+    shown = re.search(r"```python\n(@dataclass.*?)```", ON_THE_CODE, re.DOTALL)
     assert shown is not None
-    tested = (ROOT / "tests" / "measuring" / "test_risk_contract.py").read_text()
+    tested = (ROOT / "tests" / "measuring" / "test_any_risk.py").read_text()
     for line in shown[1].splitlines():
         assert line.partition("  #")[0].strip() in tested, line
 
@@ -280,8 +282,50 @@ def test_the_tour_is_stored_without_outputs() -> None:
     """The build of the site runs it; what it shows there is of that run, and no old output can disagree."""
     cells = json.loads((DOCS / "tour.ipynb").read_text())["cells"]
     code = [cell for cell in cells if cell["cell_type"] == "code"]
+    assert len(cells) == 15
     assert len(code) > 5
     assert not any(cell["outputs"] or cell["execution_count"] for cell in code)
+
+
+# The page for those who use R.
+R_LINES = re.search(r"```r\n(.*?)```", (DOCS / "r.md").read_text(), re.DOTALL)
+IN_PYTHON = (
+    (r"^library\(reticulate\)$", "import pandas"),
+    (r"^(\w+) <- import\(\"(\w+)\"\)$", r"import \2 as \1"),
+    (r"\bread\.csv\(", "pandas.read_csv("),
+    (r"(\w)\$(\w)", r"\1.\2"),
+    (r" <- ", " = "),
+)
+
+
+def _r_in_python(text: str) -> str:
+    for pattern, replacement in IN_PYTHON:
+        text = re.sub(pattern, replacement, text, flags=re.MULTILINE)
+    return text
+
+
+@pytest.mark.slow
+def test_what_the_page_for_r_calls_is_there(names: dict[str, Any]) -> None:
+    assert R_LINES is not None
+    assert len(R_LINES[1].splitlines()) == 10
+    exec(_r_in_python(R_LINES[1]), names)
+    assert Path("audit.html").is_file()
+    with pytest.raises(AttributeError):
+        exec(_r_in_python(R_LINES[1].replace("empriv$audit", "empriv$nothing")), names)
+
+
+RSCRIPT = shutil.which("Rscript")
+_RETICULATE = 'quit(status = !requireNamespace("reticulate", quietly = TRUE))'
+if RSCRIPT and subprocess.run([RSCRIPT, "-e", _RETICULATE], check=False, capture_output=True).returncode == 0:
+
+    @pytest.mark.slow
+    def test_r_runs_the_page_for_r(names: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+        assert names
+        assert R_LINES is not None
+        monkeypatch.setenv("RETICULATE_PYTHON", sys.executable)
+        Path("page.R").write_text(R_LINES[1])
+        subprocess.run([str(RSCRIPT), "page.R"], check=True, capture_output=True, timeout=300)
+        assert Path("audit.html").is_file()
 
 
 def _of_the_site(name: str) -> ModuleType:

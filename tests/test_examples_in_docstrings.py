@@ -1,4 +1,4 @@
-"""The examples in the docstrings of all public names: each has one, and each is run."""
+"""The examples in the docstrings of all public names, and of what they give: each has one, and each is run."""
 
 from __future__ import annotations
 
@@ -12,12 +12,27 @@ import pytest
 
 import empriv
 import empriv.report
+from empriv.collecting import explain
+from empriv.comparing.comparison import Utility
+from empriv.comparing.ways import Action
+from empriv.measuring.densities.density import Model
+from empriv.measuring.densities.kernels import Kernel
+from empriv.measuring.series.repeated import HowOften, RepeatedRisk
+from empriv.measuring.tables.table_risk import TableRisk
+from empriv.validate.bounds import bounds, how_often
+from empriv.validate.checks import checks
+from empriv.validate.covering import cover, cover_by_cell
 from spark_sessions import JAVA, QUIET, SPARK
 from test_datasets import write_gpcp
 
 ROOMS = {"datasets": empriv.datasets, "protocols": empriv.protocols, "report": empriv.report}
 # A table of data, and what `write_report` hands back: seen in the examples of others.
 WITHOUT = {"KERNELS", "report.CHARTS", "report.Written"}
+BEHIND = (
+    Action, HowOften, Kernel, Model, RepeatedRisk, TableRisk, Utility, bounds, checks, cover, cover_by_cell, explain,
+    how_often,
+)  # fmt: skip
+"""What methods of public classes call and give."""
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 LONGEST = 8
 
@@ -27,6 +42,7 @@ def _public() -> dict[str, Any]:
     names = {name: getattr(empriv, name) for name in empriv.__all__ if name not in ROOMS}
     for room, module in ROOMS.items():
         names |= {f"{room}.{name}": getattr(module, name) for name in module.__all__}
+    names |= {value.__name__: value for value in BEHIND}
     return {name: value for name, value in names.items() if name not in WITHOUT}
 
 
@@ -59,7 +75,7 @@ def test_the_example_does_what_it_says(name: str, tmp_path: Path, monkeypatch: p
     monkeypatch.chdir(tmp_path)
     if name == "datasets.read_gpcp":
         write_gpcp("precip.mon.mean.nc")
-    _run(PUBLIC[name].__doc__)
+    _run(PUBLIC[name].__doc__, checks=checks, explain=explain)
 
 
 @pytest.mark.parametrize("lie", [">>> 1 + 1\n3", ">>> empriv.nothing", '>>> empriv.KERNELS["laplace"].name\nlaplace'])

@@ -1,20 +1,25 @@
-"""What the terminal shows first, at 80 columns: whole, for each verdict and kind of risk."""
+"""What is shown first: the terminal's screen, whole, for each verdict and kind of risk; the page's, in words."""
 
 from __future__ import annotations
 
+import html
 import io
+import re
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as arrow
 import pytest
 
 import empriv
 from empriv.base.progress import Bar
 from empriv.cli.config import Settings, settings_of
-from empriv.cli.running import Wanted, judged_audit, stages_of
-from empriv.cli.terminal import console_for, show
+from empriv.cli.running import audit_stages, judged
+from empriv.cli.terminal import console_for, print_screen
+from empriv.report import write_report
 
 TARGET = "delta <= 0.05 at 0.1"
 
@@ -23,10 +28,10 @@ Publish
 The answer hides anyone who moves it by up to 0.978 min; nobody moved it by more
 than 0.304 min.
 A reader who guesses 50:50 whether a person's rows were counted gets at most
-52.5% sure, except with 5% probability.
-The most exposed person's delta at epsilon 0.1 is at most 0.012 with 95%
-confidence; the target allows 0.05. Holds for databases like these 400, and
-readers who may know who came and what they did.
+52.5% sure, except in at most 5% of cases.
+In a database that they are in, the most exposed person's delta at epsilon 0.1
+is at most 0.012 with 95% confidence; the target allows 0.05. Holds for
+databases like these 400, and readers who may know who came and what they did.
 Verdict on delta <= 0.05 at 0.1: PASS.
 
 The query was asked of 400 databases, with everyone and without each of 2
@@ -42,10 +47,11 @@ Next: if you publish it again and again, ask for that, such as --times 30.
 """
 FAIL = """\
 Do not publish as it is
-The answer hides anyone who moves it by up to 0.978 min; the most that anyone
-moved it is 8.25 min. 50% of person-days are beyond that.
-Holds for databases like these 400, and readers who may know who came and what
-they did.
+The answer hides anyone who moves it by up to 0.978 min; one person moved it by
+8.25 min. 50% of person-days moved it by more than is hidden.
+In a database that they are in, the most exposed person's delta at epsilon 0.1
+is at least 0.28 with 95% confidence; the target allows 0.05. Holds for
+databases like these 400, and readers who may know who came and what they did.
 Verdict on delta <= 0.05 at 0.1: FAIL.
 
 The query was asked of 400 databases, with everyone and without each of 2
@@ -62,11 +68,13 @@ Next: see what you can do, and what it costs:
 """
 UNRESOLVED = """\
 Do not publish as it is
-The answer hides anyone who moves it by up to 0.72 min; the most that anyone
-moved it is 1.02 min. 40% of person-days are beyond that. It cannot be told
-whether those are hidden. About 453 databases would do.
-Holds for databases like these 100, and readers who may know who came and what
-they did.
+The answer hides anyone who moves it by up to 0.72 min; one person moved it by
+1.02 min. 40% of person-days moved it by more than is hidden. It cannot be told
+whether these are hidden.
+In a database that they are in, the most exposed person's delta at epsilon 0.1
+is at most 0.084 with 95% confidence; the target allows 0.05. About 453
+databases would resolve it. Holds for databases like these 100, and readers who
+may know who came and what they did.
 Verdict on delta <= 0.05 at 0.1: UNRESOLVED.
 
 The query was asked of 100 databases, with everyone and without each of 2
@@ -83,7 +91,7 @@ Next: see what you can do, and what it costs:
 """
 FEW = """\
 Do not publish as it is
-12 databases give no upper bound: at least 30 are needed.
+12 databases are too few to tell: at least 30 are needed.
 Holds for databases like these 12, and readers who may know who came and what
 they did.
 Verdict on delta <= 0.05 at 0.1: UNRESOLVED.
@@ -98,22 +106,23 @@ individual  delta_i  moved the answer by  in databases
 2 things to know before you rely on this: --verbose lists them.
 Next: collect more databases: at least 30 give an upper bound.
 """
-SCAN = """\
+IN_CHUNKS = """\
 Do not publish as it is
-The most exposed person's delta at epsilon 0.1 is at least 0.28 with 95%
-confidence; the target allows 0.05.
-Holds for databases like these 400, and readers who may know who came and what
-they did.
+The answer hides anyone who moves it by up to 0.978; one person moved it by
+8.25. 50% of person-days moved it by more than is hidden.
+In a database that they are in, the most exposed person's delta at epsilon 0.1
+is at least 0.28 with 95% confidence; the target allows 0.05. Holds for
+databases like these 400, and readers who may know who came and what they did.
 Verdict on delta <= 0.05 at 0.1: FAIL.
 
 The query was asked of 400 databases, with everyone and without each of 2
-individuals.
+individuals, in chunks: the 2 most exposed are kept, others totalled.
 epsilon  delta (most exposed)  total risk (anybody)  individuals exposed
     0.1                 0.312                 0.312               1 of 2
-Most exposed at epsilon 0.1 (by their identifiers)
-individual  delta_i  moves the answer by up to  in databases
-0               31%                       8.25           400
-1                0%                      0.267           400
+Moved the answer furthest (by their identifiers)
+individual  delta_i  moved the answer by  in databases
+0               31%                 8.25           400
+1                0%                0.267           400
 Next: ask for less, such as sum(least(amount, 60)) for amounts up to 60, and
 audit again.
 """
@@ -141,13 +150,10 @@ decision.
 def screen(audit: empriv.Audit, *, target: str | None = TARGET, **given: Any) -> list[str]:
     """The lines that are printed of an audit."""
     settings: Settings = settings_of({}, {"target": () if target is None else (target,), "show_ids": True, **given})
-    wanted = Wanted.of(settings)
-    bar = Bar(stages_of(wanted), show=False)
-    finished = judged_audit(audit, wanted, bar, save="audit.empriv", curve=not isinstance(audit, empriv.Scan))
-    assert finished.page is not None
     console = console_for(io.StringIO())
     console.width = 80
-    show(finished.page, console, verbose=settings.verbose)
+    finished = judged(audit, settings, console, Bar(audit_stages(settings), show=False), saved="audit.empriv")
+    print_screen(finished.screen, console)
     return [line.rstrip() for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
 
 
@@ -190,15 +196,15 @@ def buckets() -> empriv.Audit:
 
 
 @cache
-def scan() -> empriv.Scan:
-    return empriv.scan(results(400, 8.0, 0.01), epsilon=0.1)
+def chunked() -> empriv.Audit:
+    return empriv.audit(results(400, 8.0, 0.01), epsilon=0.1, known="nothing", in_chunks=True)
 
 
 @pytest.mark.parametrize(
     ("make", "given", "golden"),
     [(calm, {}, PASS), (loud, {}, FAIL), (open_, {}, UNRESOLVED), (few, {}, FEW),
-     (scan, {}, SCAN), (loud, {"target": None}, NO_TARGET)],
-    ids=["pass", "fail", "unresolved", "few databases", "scan", "no target"],
+     (chunked, {}, IN_CHUNKS), (loud, {"target": None}, NO_TARGET)],
+    ids=["pass", "fail", "unresolved", "few databases", "in chunks", "no target"],
 )  # fmt: skip
 def test_the_first_screen(make: Callable[[], empriv.Audit], given: dict[str, Any], golden: str) -> None:
     assert screen(make(), **given) == golden.splitlines()
@@ -211,12 +217,12 @@ def test_the_decision_does_not_depend_on_whether_a_page_is_written() -> None:
 def test_the_first_screen_of_a_table() -> None:
     lines = screen(table())
     assert lines[0] == "Do not publish as it is"
-    assert lines[1].startswith("The most exposed person's delta at epsilon 0.1")
+    assert lines[1].startswith("At least one person is given away for certain: sum(a) less sum(b)")
     assert any(line.startswith("EXACT LEAK: sum(a) ") for line in lines)
     assert "moves a number by up to" in "\n".join(lines)
 
 
-@pytest.mark.parametrize("make", [calm, loud, open_, few, table, buckets, scan])
+@pytest.mark.parametrize("make", [calm, loud, open_, few, table, buckets, chunked])
 def test_it_fits_a_screen_of_80_by_25_and_verbose_says_more(make: Callable[[], empriv.Audit]) -> None:
     audit = make()
     for target in (TARGET, None):
@@ -243,3 +249,55 @@ def test_the_command_that_is_named_works(tmp_path: Any, monkeypatch: pytest.Monk
     done = CliRunner().invoke(main, shlex.split(command)[1:])
     assert done.exit_code == 0, done.output
     assert "noise" in done.output
+
+
+@cache
+def sales() -> empriv.Audit:
+    """Takings of 200 days, of which one client moves some by far more than the others do."""
+    rng = np.random.default_rng(1)
+    day, client = (part.ravel() for part in np.meshgrid(np.arange(200), np.arange(60)))
+    came = rng.random(len(day)) < 0.5
+    amount = np.where((client == 0) & (rng.random(len(day)) < 0.1), 400.0, rng.exponential(20.0, len(day))).round()
+    days = (np.datetime64("2024-01-01") + day)[came]
+    rows = arrow.table({"day": days, "client": client[came], "amount": amount[came]})
+    data = empriv.databases(rows, database="day", individual="client")
+    return empriv.audit(data, "sum(amount)", epsilon=1.0, known="nothing", unit="€")
+
+
+FIRST_SCREENS: dict[str, tuple[Callable[[], empriv.Audit], float, bool]] = {
+    "pass": (calm, 0.1, False), "noise": (loud, 0.1, True), "cap": (sales, 1.0, False), "fail": (loud, 0.1, False),
+    "cannot tell": (open_, 0.1, False), "few": (few, 0.1, False), "leak": (table, 0.1, False),
+    "series": (lambda: calm().repeated(52), 0.1, False), "a pass of a series": (lambda: calm().repeated(2), 0.5, False),
+}  # fmt: skip
+
+
+def said_first(make: Callable[[], empriv.Audit], epsilon: float, noisy: bool, folder: Path) -> list[str]:
+    """The sentences that a page says in large letters."""
+    audit = make()
+    verdict = audit.verdict(epsilon=epsilon, delta=0.05)
+    noise = empriv.design_noise(audit, epsilon=epsilon, delta=0.05, granularity=0.5) if noisy else None
+    page = write_report(audit, folder / "page.html", verdicts=[("the target", verdict)], noise=noise).page.read_text()
+    (box,) = re.findall(r'<section class="decision.*?</section>', page, re.DOTALL)
+    large = re.findall(r"<p(?! class=\"small\").*?</p>", box, re.DOTALL)
+    said = [" ".join(html.unescape(re.sub(r"<[^>]+>|\u2060", "", part)).split()) for part in large]
+    made = audit.decision(verdict, noise=noise)
+    assert said[0] == made.line
+    assert said[1] in (made.reason, f"{made.reason} {made.beyond}")
+    return said
+
+
+@pytest.mark.parametrize("name", FIRST_SCREENS)
+def test_a_page_says_what_to_do_in_sixty_words_and_three_figures(name: str, tmp_path: Path) -> None:
+    said = " ".join(said_first(*FIRST_SCREENS[name], tmp_path))
+    assert len(said.split()) <= 60
+    assert len(re.findall(r"[0-9][0-9.,]*", said)) <= 3
+    assert not re.search("delta|epsilon|upper bound|beyond that", said)
+
+
+def test_a_cap_that_was_tried_is_what_to_do_instead(tmp_path: Path) -> None:
+    said = said_first(*FIRST_SCREENS["cap"], tmp_path)
+    assert said[0] == "Do not publish as it is"
+    instead = (
+        r"Instead: cap what each client adds, and add a little noise \(±€[0-9.]+\)\. Sign the page of that answer.*"
+    )
+    assert re.fullmatch(instead, said[2])

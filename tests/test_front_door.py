@@ -15,7 +15,7 @@ from click.testing import CliRunner
 import empriv
 from empriv import protocols
 from empriv.cli.main import main
-from empriv.collecting.run_options import Run
+from empriv.collecting.run_query import Run
 
 CLASSES = [
     name
@@ -117,7 +117,7 @@ def test_options_of_a_run_are_checked_by_every_function_alike(
         lambda: Run(**given),
         lambda: empriv.collect(data, "sum(x)", **given),
         lambda: empriv.audit(data, "sum(x)", **given),
-        lambda: empriv.scan(data, "sum(x)", **given),
+        lambda: empriv.audit(data, "sum(x)", in_chunks=True, **given),
         lambda: empriv.compare(ways, data, **given),
         lambda: protocols.plain("sum(x)").collect(data, **given),
     ):
@@ -129,26 +129,21 @@ def test_options_of_a_run_are_checked_by_every_function_alike(
 @pytest.mark.parametrize("epsilon", [-1.0, float("nan"), float("inf"), "0.1", [], [0.1, -1.0]])
 def test_epsilons_are_refused_by_every_function_alike(data: empriv.Databases, epsilon: Any) -> None:
     said = set()
-    for asked in (empriv.audit, empriv.scan):
+    for in_chunks in (None, True):
         with pytest.raises(empriv.InputError, match="`epsilon` must") as caught:
-            asked(data, "sum(x)", epsilon=epsilon)
+            empriv.audit(data, "sum(x)", epsilon=epsilon, in_chunks=in_chunks)
         said.add(str(caught.value))
     with pytest.raises(empriv.InputError, match="`epsilon` must") as caught:
         empriv.compare({"a": "sum(x)", "b": "avg(x)"}, data, epsilon=epsilon)
     assert said == {str(caught.value)}
 
 
-def test_a_scan_applies_what_comes_after_the_query(data: empriv.Databases) -> None:
-    doubled = empriv.scan(data, "sum(x)", epsilon=1.0, post=lambda value: 2 * value, density=empriv.Kde("laplace", 0.5))
-    plain = empriv.scan(data, "sum(2 * x)", epsilon=1.0, density=empriv.Kde("laplace", 0.5))
-    assert doubled.delta(1.0) == pytest.approx(plain.delta(1.0), rel=1e-9)
-
-
 def test_values_survive_pickling(data: empriv.Databases) -> None:
     audit = empriv.audit(data, "sum(x)")
     joint = empriv.audit(data, ["sum(x)", "count(*)"])
     risks = [
-        audit.risk, joint.risk, empriv.audit(data, "sum(x)", known="avg(x)"), empriv.scan(data, "sum(x)"),
+        audit.risk, joint.risk, empriv.audit(data, "sum(x)", known="avg(x)"),
+        empriv.audit(data, "sum(x)", in_chunks=True),
         empriv.measure(audit.results, density=empriv.BestOf([empriv.Kde("student"), empriv.VariableKde()])),
     ]  # fmt: skip
     for risk in risks:

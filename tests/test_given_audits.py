@@ -122,17 +122,17 @@ def test_the_command_line_takes_it(sales: Path, options: list[str], said: str) -
     assert said in " ".join(done.output.split())
 
 
-def test_scans_and_comparisons_take_it_on_the_command_line(
+def test_chunks_and_comparisons_take_it_on_the_command_line(
     sales: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = [str(sales), "--database", "day", "--individual", "client", "--query", "sum(amount)", "--epsilon", "0.1"]
     known = ["--known", "calendar, count(*)"]
     figures = {}
-    for command in ("audit", "scan"):
-        done = CliRunner().invoke(main, [command, *asked, *known, "--json", "-"])
+    for way in ("--in-memory", "--in-chunks"):
+        done = CliRunner().invoke(main, ["audit", way, *asked, *known, "--json", "-"])
         assert done.exit_code == 0, done.output
-        figures[command] = json.loads(done.output)["bounds"][0]["estimate"]
-    assert figures["scan"] == pytest.approx(figures["audit"])
+        figures[way] = json.loads(done.output)["bounds"][0]["estimate"]
+    assert figures["--in-chunks"] == pytest.approx(figures["--in-memory"])
     monkeypatch.chdir(tmp_path)
     protocols = '[protocols.raw]\nkind = "plain"\n[protocols.rounded]\nkind = "rounded"\nto = 5\n'
     head = f'files = "{sales}"\ndatabase = "day"\nindividual = "client"\nquery = "sum(amount)"\nepsilon = 0.1\n'
@@ -140,7 +140,7 @@ def test_scans_and_comparisons_take_it_on_the_command_line(
     done = CliRunner().invoke(main, ["compare", "--config", "compare.toml", "--trust-config", "--json", "-"])
     assert done.exit_code == 0, done.output
     compared = json.loads(done.output)["protocols"][0]
-    assert compared["figures"][0]["estimate"] == pytest.approx(figures["audit"])
+    assert compared["figures"][0]["estimate"] == pytest.approx(figures["--in-memory"])
 
 
 def test_no_more_previous_answers_than_there_are(data: empriv.Databases) -> None:

@@ -1,4 +1,4 @@
-"""Rules of the house: a class name, and a module's, is there once."""
+"""Rules of the house: a class name, and a module's, is there once; functions can be searched for."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ from empriv.cli.main import COMMANDS
 SOURCE = Path(empriv.__file__).parent
 ENGINES = SOURCE / "collecting" / "engines"
 """The folder of each engine has the same files, since each answers the same questions."""
+ROOMS_WITH_NAMES = (
+    "base", "collecting", "comparing", "judge", "ledger", "measuring", "noise", "protocols", "scale", "validate",
+    "words",
+)  # fmt: skip
 
 
 def test_every_class_name_is_there_once() -> None:
@@ -33,7 +37,12 @@ def test_every_module_name_is_there_once() -> None:
     assert {name: files for name, files in places.items() if len(files) > 1} == {}
 
 
-def test_every_command_has_a_file_of_its_name() -> None:
-    files = {path.stem for path in (SOURCE / "cli").glob("*.py")}
-    assert set(COMMANDS) - {"app"} <= files
-    assert (SOURCE / "app" / "command.py").is_file()  # a room of its own
+def test_functions_have_names_that_can_be_searched_for() -> None:
+    unnamed = [
+        f"{path.relative_to(SOURCE)}:{node.lineno}"
+        for room in ROOMS_WITH_NAMES
+        for path in sorted((SOURCE / room).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef) and node.name == "_"
+    ]
+    assert unnamed == []

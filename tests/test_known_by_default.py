@@ -12,6 +12,7 @@ from click.testing import CliRunner
 import empriv
 from empriv.cli.main import main
 from empriv.measuring.given.calendar import times_of
+from empriv.validate.checks import checks
 
 EPSILON = 0.1
 
@@ -91,7 +92,7 @@ def test_unordered_says_that_there_is_none(tmp_path: Path) -> None:
 def test_the_order_is_that_of_the_labels() -> None:
     results = series()
     mixed = results.on_databases(np.random.default_rng(1).permutation(results.n_databases))
-    by_code = {check.code: check for check in empriv.checks(empriv.measure(mixed), EPSILON)}
+    by_code = {check.code: check for check in checks(empriv.measure(mixed), EPSILON)}
     assert by_code["iid"].severity == "error"
     assert empriv.audit(mixed).delta(EPSILON) == pytest.approx(empriv.audit(results).delta(EPSILON), rel=1e-9)
 

@@ -14,7 +14,7 @@ from scipy.integrate import quad
 from scipy.special import logsumexp
 
 import empriv
-from empriv.noise.design.deconvolution import hausdorff, laplace_share
+from empriv.noise.paper import hausdorff, laplace_share
 
 seeds = st.integers(0, 2**32 - 1)
 

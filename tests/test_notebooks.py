@@ -26,10 +26,10 @@ def values() -> dict[str, Any]:
     joint = empriv.measure(empriv.Results.stack({"a": results, "b": results}))
     verdict = audit.verdict(epsilon=0.1, delta=0.05)
     noise = empriv.design_noise(audit, epsilon=0.5, delta=0.05, method="classical", granularity=0.25)
-    scan = empriv.scan(results, epsilon=0.1)
+    chunked = empriv.audit(results, epsilon=0.1, in_chunks=True)
     return {
         "results": results, "risk": risk, "given": given, "against": against, "joint": joint,
-        "moved": audit.moved(), "repeated": risk.repeated(5), "tallied": scan.risk, "audit": audit,
+        "moved": audit.moved(), "repeated": risk.repeated(5), "totalled": chunked.risk, "audit": audit,
         "bounds": audit.bounds(0.1), "verdict": verdict, "summary": audit.summary(), "noise": noise,
         "decision": audit.decision(verdict),
         "table noise": empriv.design_noise(joint, epsilon=0.5, delta=0.0, granularity=0.25),

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import empriv
+from empriv.errors import FileFormatError
 from empriv.results import outcomes_of
 
 
@@ -182,7 +183,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path, damage: Any) -> None:
     path = tmp_path / "results.empriv"
     results().save(path)
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(empriv.FileFormatError):
+    with pytest.raises(FileFormatError):
         empriv.Results.load(path)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from empriv.cli.targets import parse_target
+from empriv.base.targets import parse_target
 from empriv.errors import InputError
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import empriv
 from empriv.auditing.updating import bounds_whenever, error_at_look, with_further_databases
-from empriv.collecting.run_options import Run
+from empriv.collecting.run_query import Run
 
 
 def _rows(first: int, last: int) -> dict[str, np.ndarray]:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 import pytest
 
 import empriv
-from empriv.measuring.tables.directions import combination
-from empriv.validate.facts_by_kind import facts_of
-from empriv.words.facts import Atom, Figure, NotNumbers, Question, RiskFacts
-from empriv.words.summary import summarise
+from empriv.auditing.summary import Atom, Outcomes, leak_sentences, numbers_that_follow, outcome_sentences, riskiest_of
+from empriv.measuring.tables.leaks import combination
+from empriv.measuring.tables.table_risk import TableRisk
 from empriv.words.table_words import cells_that_follow, many_outcomes, more_leaks
 
 
 @pytest.fixture(scope="module")
-def facts() -> RiskFacts:
+def audit() -> empriv.Audit:
     """Counts by ward and age beside those by ward, of people who come one week in four."""
     rng = np.random.default_rng(3)
     people = pd.DataFrame({"ward": rng.choice(["A", "B"], 120), "age": rng.choice(["0-39", "40+"], 120)})
@@ -26,15 +23,16 @@ def facts() -> RiskFacts:
     data = empriv.databases(rows, database="week", individual="patient")
     queries = ["SELECT ward, age, count(*) AS n FROM data GROUP BY ward, age",
                "SELECT ward, count(*) AS n FROM data GROUP BY ward"]  # fmt: skip
-    return facts_of(empriv.measure(empriv.collect(data, queries)), (0.1,))
+    return empriv.audit(empriv.collect(data, queries), epsilon=0.1, known="nothing")
 
 
-def test_the_riskiest_cells_and_the_margins_are_named_as_people_say_them(facts: RiskFacts) -> None:
-    said = summarise(facts, Question("the table")).text
-    assert facts.joint is not None
-    assert facts.joint.follow == 2
-    name, delta, count = facts.joint.riskiest[0]
-    assert delta == max(cell[1] for cell in facts.joint.riskiest)
+def test_the_riskiest_cells_and_the_margins_are_named_as_people_say_them(audit: empriv.Audit) -> None:
+    said = audit.summary().text
+    assert isinstance(audit.risk, TableRisk)
+    assert numbers_that_follow(audit.risk) == 2
+    cells = riskiest_of(audit.risk, 0.1)
+    name, delta, count = cells[0]
+    assert delta == max(cell[1] for cell in cells)
     assert count > 1
     assert name.startswith("ward ")
     assert f"The riskiest cells, given all others (the largest delta_i, and how many they expose): {name}: " in said
@@ -43,22 +41,20 @@ def test_the_riskiest_cells_and_the_margins_are_named_as_people_say_them(facts: 
 
 
 def test_few_are_listed_and_the_rest_counted() -> None:
-    def said(atoms: int, leaks: int) -> Any:
+    def outcomes(atoms: int, leaks: int) -> Outcomes:
         listed = [Atom(f"cell {k}", 0.1 + k / 100, 3, leaks, 0.01 * k * leaks) for k in range(atoms)]
-        none = NotNumbers({}, 40, {}, 40)
-        facts = RiskFacts(40, 9, None, (Figure(0.1, 0.2, 0.3, 4),), 0.05, none, atoms=tuple(listed))
-        return summarise(facts, Question("q"))
+        return Outcomes({}, 40, {}, 40, tuple(listed))
 
-    assert len(said(4, 0).warnings) == 4
-    (counted,) = said(9, 0).warnings
+    assert len(outcome_sentences(outcomes(4, 0))) == 4
+    (counted,) = outcome_sentences(outcomes(9, 0))
     assert counted.startswith(
         "9 outcomes have a mass of their own and are compared by counts; the most frequent is cell 8"
     )
-    alarms = said(9, 1).alarms
+    alarms = leak_sentences(outcomes(9, 1))
     assert len(alarms) == 5
     assert "cell 8" in alarms[0]  # the largest share first
     assert alarms[-1] == "EXACT LEAK: 5 more, each of up to 1 individual, in up to 4% of databases."
-    assert len(said(4, 1).alarms) == 4
+    assert len(leak_sentences(outcomes(4, 1))) == 4
 
 
 def test_sentences() -> None:

@@ -41,16 +41,7 @@ class InputError(EmprivError, ValueError):
 
 
 class SourceError(EmprivError):
-    """The rows cannot be read, or lack what was asked of them.
-
-    Examples
-    --------
-    >>> data = empriv.databases("nothing.csv", database="day", individual="who")
-    >>> empriv.collect(data, "count(*)")
-    Traceback (most recent call last):
-        ...
-    empriv.errors.SourceError: The file must exist, got 'nothing.csv'.
-    """
+    """The rows cannot be read, or lack what was asked of them."""
 
 
 class QueryError(EmprivError):
@@ -67,45 +58,15 @@ class QueryError(EmprivError):
 
 
 class FileFormatError(EmprivError):
-    """A saved file is damaged, or was written in a format this version does not know.
-
-    Examples
-    --------
-    >>> with open("broken.empriv", "w") as file:
-    ...     _ = file.write("no archive")
-    >>> empriv.load("broken.empriv")
-    Traceback (most recent call last):
-        ...
-    empriv.errors.FileFormatError: The file is damaged, or was not written by empriv.
-    """
+    """A saved file is damaged, or was written in a format this version does not know."""
 
 
 class CertificateError(EmprivError):
-    """Noise does not keep the promise asked of it, so that nothing is released.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> q = rng.normal(100.0, 10.0, 60)
-    >>> risk = empriv.measure(q, q - rng.exponential(2.0, (3, 60)))
-    >>> noise = empriv.design_noise(risk, epsilon=0.1, delta=0.05)
-    >>> noise.release(100.0)
-    Traceback (most recent call last):
-        ...
-    empriv.errors.CertificateError: Noise must have a granularity that you declare, ...
-    """
+    """Noise does not keep the promise asked of it, so that nothing is released."""
 
 
 class LedgerError(EmprivError):
-    """The ledger of releases cannot be read or written, or was tampered with.
-
-    Examples
-    --------
-    >>> empriv.Ledger("nothing.ledger", create=False)
-    Traceback (most recent call last):
-        ...
-    empriv.errors.LedgerError: The ledger must be a file, got 'nothing.ledger', which does not exist. ...
-    """
+    """The ledger of releases cannot be read or written, or was tampered with."""
 
 
 class RefusalError(LedgerError):
@@ -127,13 +88,7 @@ class RefusalError(LedgerError):
 
 
 class MissingExtraError(EmprivError, ImportError):
-    """An optional package is needed and not installed.
-
-    Examples
-    --------
-    >>> print(empriv.MissingExtraError("opendp", "release"))
-    `opendp` is not installed. Hint: pip install 'empriv[release]'.
-    """
+    """An optional package is needed and not installed."""
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"`{package}` is not installed. Hint: pip install 'empriv[{extra}]'.")

@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from functools import cached_property
+from functools import cached_property, reduce
 from os import PathLike
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from empriv.base.display import table_html
 from empriv.base.row_sketches import RowSketches
 from empriv.base.storage import MOST_SOURCES, WRONG_FACTS, read_archive, write_archive
+from empriv.base.text import table_html
 from empriv.errors import FileFormatError, InputError
 
 FloatArray = npt.NDArray[np.float64]
@@ -213,10 +213,8 @@ class Results:
         return np.diff(self.starts)
 
     def check_values(self) -> None:
-        """Refuse what no query gave: unknown outcomes, numbers that are none, people twice in one database."""
+        """Refuse what no query gave: numbers that are none, labels twice, people twice in one database."""
         for q, outcomes in ((self.q, self.outcomes), (self.entry_q, self.entry_outcomes)):
-            if not np.isin(outcomes, list(Outcome)).all():
-                raise InputError("`outcomes` must be those of `Outcome`.")
             if not np.array_equal(np.isfinite(q), outcomes == Outcome.NUMBER):
                 raise InputError("`q` must be finite where the outcome is a number, and NaN elsewhere.")
         for name, labels in (("databases", self.databases), ("individuals", self.individuals)):
@@ -226,18 +224,6 @@ class Results:
             raise InputError("`components` must have distinct names.")
         if np.any(np.diff(_entry_keys(self)) <= 0):
             raise InputError("`entry_database` must rise for each individual.")
-
-    def same_as(self, other: Results) -> bool:
-        """Whether the other results are these in full: everything but the types of labels."""
-        if (self.components, self.draws) != (other.components, other.draws):
-            return False
-        for name in _ARRAYS:
-            mine, given = getattr(self, name), getattr(other, name)
-            if name in _LABELS:
-                mine, given = mine.astype(np.str_), given.astype(np.str_)
-            if not np.array_equal(mine, given, equal_nan=mine.dtype.kind == "f"):
-                return False
-        return True
 
     @cached_property
     def digest(self) -> str:
@@ -312,40 +298,30 @@ class Results:
         if self.components is None or name not in self.components:
             names = ", ".join(self.components or ())
             raise InputError(f"`name` must be one of the components ({names}), got {name!r}.")
-        c = self.components.index(name)
-        return Results(
-            q=np.ascontiguousarray(self.q[..., c]),
-            outcomes=np.ascontiguousarray(self.outcomes[..., c]),
-            databases=self.databases,
-            individuals=self.individuals,
-            starts=self.starts,
-            entry_database=self.entry_database,
-            entry_q=np.ascontiguousarray(self.entry_q[..., c]),
-            entry_outcomes=np.ascontiguousarray(self.entry_outcomes[..., c]),
-            draws=self.draws,
-            made_from=None if self.made_from is None else self.made_from.component(self.made_from.components[c]),  # type: ignore[index]
-            ordered=self.ordered,
-            rows=self.rows,
-            verified=self.verified,
+        c, source = self.components.index(name), self.made_from
+        return self._with_answers(
+            lambda values: np.ascontiguousarray(values[..., c]),
+            components=None,
+            cells=None,
+            made_from=None if source is None else source.component((source.components or ())[c]),
         )
 
     def select(self, names: Sequence[str]) -> Results:
         """Some components of a vector query, as results of a vector query."""
-        mine = self.components or ()
+        mine, source = self.components or (), self.made_from
         if not names or not set(names) <= set(mine):
             raise InputError(f"`names` must be some of the {len(mine):,} components.")
         chosen = [mine.index(name) for name in names]
-        source = self.made_from
-        return replace(
-            self,
-            q=self.q[..., chosen],
-            outcomes=self.outcomes[..., chosen],
-            entry_q=self.entry_q[..., chosen],
-            entry_outcomes=self.entry_outcomes[..., chosen],
+        return self._with_answers(
+            lambda values: values[..., chosen],
             components=tuple(names),
             made_from=None if source is None else source.select([(source.components or ())[c] for c in chosen]),
             cells=None if self.cells is None else tuple(self.cells[c] for c in chosen),
         )
+
+    def _with_answers(self, change: Callable[[npt.NDArray[Any]], npt.NDArray[Any]], **facts: Any) -> Results:
+        """The results with each of the four arrays of answers changed in the same way."""
+        return replace(self, **facts, **{name: change(getattr(self, name)) for name in _ANSWERS})  # type: ignore[arg-type]
 
     def with_components(self, names: Sequence[str], cells: tuple[Cell, ...] | None) -> Results:
         """The results as those of a table with these cells, in their order: a cell that is not here is NULL.
@@ -357,33 +333,33 @@ class Results:
             raise InputError("`names` must hold every component, got fewer.")
         chosen = [mine.get(name, len(mine)) for name in names]
 
-        def widened(values: npt.NDArray[Any], absent: float) -> npt.NDArray[Any]:
+        def widened(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+            absent = np.nan if values.dtype.kind == "f" else Outcome.NULL
             column = np.full((*values.shape[:-1], 1), absent, values.dtype)
             return np.concatenate((values, column), axis=-1)[..., chosen]
 
-        return replace(
-            self,
-            q=widened(self.q, np.nan),
-            outcomes=widened(self.outcomes, Outcome.NULL),
-            entry_q=widened(self.entry_q, np.nan),
-            entry_outcomes=widened(self.entry_outcomes, Outcome.NULL),
+        return self._with_answers(
+            widened,
             components=tuple(names),
             made_from=None if self.made_from is None else self.made_from.with_components(names, cells),
             cells=cells,
         )
 
     def on_databases(self, databases: IntArray) -> Results:
-        """The results on some of the databases, given by position."""
+        """The results on some of the databases, given by position, in that order."""
         place = np.full(self.n_databases, -1, np.int32)
         place[databases] = np.arange(len(databases), dtype=np.int32)
-        kept = place[self.entry_database] >= 0
-        before = np.concatenate(([0], np.cumsum(kept)))
+        kept = np.flatnonzero(place[self.entry_database] >= 0)
+        starts = np.searchsorted(kept, self.starts).astype(np.int64)
+        if np.any(np.diff(databases) < 0):  # entries stay in the order of databases
+            owner = np.repeat(np.arange(self.n_individuals), np.diff(starts))
+            kept = kept[np.lexsort((place[self.entry_database[kept]], owner))]
         return replace(
             self,
             q=self.q[databases],
             outcomes=self.outcomes[databases],
             databases=self.databases[databases],
-            starts=before[self.starts].astype(np.int64),
+            starts=starts,
             entry_database=place[self.entry_database[kept]],
             entry_q=self.entry_q[kept],
             entry_outcomes=self.entry_outcomes[kept],
@@ -393,8 +369,8 @@ class Results:
 
     def of_individuals(self, rows: IntArray) -> Results:
         """The results of some of the individuals, given by position."""
-        counts = self.starts[rows + 1] - self.starts[rows]
-        starts = np.concatenate(([0], np.cumsum(counts)))
+        counts = self.presence[rows]
+        starts = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
         entry = np.arange(starts[-1]) + np.repeat(self.starts[rows] - starts[:-1], counts)
         return replace(
             self,
@@ -451,33 +427,26 @@ class Results:
             if self.made_from is None or more.made_from is None
             else self.made_from.with_databases(more.made_from),
             rows=None if self.rows is None else self.rows.with_databases(more.rows, order),
-            verified=_both_verified(self, more),
+            verified=_verified_together((self, more), sum_of_databases=True),
         )
 
     def combined(self, weights: Mapping[str, float]) -> Results:
         """A weighted sum of components, as results of a scalar query; not a number where one of them is not."""
-        parts = [(weight, self.component(name)) for name, weight in weights.items()]
-        if not parts:
+        if not weights:
             raise InputError("`weights` must name at least one component, got none.")
-        first = parts[0][1]
+        part = self.select(list(weights))
 
-        def codes(arrays: Sequence[npt.NDArray[np.int8]]) -> npt.NDArray[np.int8]:
-            out = arrays[0].copy()
-            for further in arrays[1:]:
-                out = np.where(out == 0, further, out)
-            return out
+        def summed(q: FloatArray, outcomes: npt.NDArray[np.int8]) -> tuple[FloatArray, npt.NDArray[np.int8]]:
+            codes = reduce(lambda one, more: np.where(one == 0, more, one), np.moveaxis(outcomes, -1, 0))
+            total = sum(weight * column for weight, column in zip(weights.values(), np.moveaxis(q, -1, 0), strict=True))
+            return np.where(codes == 0, total, np.nan), codes
 
-        outcomes = codes([part.outcomes for _, part in parts])
-        entry_outcomes = codes([part.entry_outcomes for _, part in parts])
-        q, entry_q = sum(w * part.q for w, part in parts), sum(w * part.entry_q for w, part in parts)
+        q, outcomes = summed(part.q, part.outcomes)
+        entry_q, entry_outcomes = summed(part.entry_q, part.entry_outcomes)
         return replace(
-            first,
-            q=np.where(outcomes == 0, q, np.nan),
-            outcomes=outcomes,
-            entry_q=np.where(entry_outcomes == 0, entry_q, np.nan),
-            entry_outcomes=entry_outcomes,
+            part, q=q, outcomes=outcomes, entry_q=entry_q, entry_outcomes=entry_outcomes, components=None, cells=None,
             made_from=None,
-        )
+        )  # fmt: skip
 
     @staticmethod
     def stack(parts: Mapping[str, Results]) -> Results:
@@ -523,7 +492,7 @@ class Results:
             ordered=first.ordered,
             cells=_stacked_cells(parts),
             rows=first.rows,
-            verified=_all_verified(results),
+            verified=_verified_together(results, sum_of_databases=False),
         )
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -539,7 +508,7 @@ class Results:
     def to_parts(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
         """Facts fit for JSON, and arrays fit for ``.npy``: what a saved file holds."""
         arrays = {name: getattr(self, name) for name in _ARRAYS}
-        for name in ("databases", "individuals"):
+        for name in _LABELS:
             if arrays[name].dtype == object:
                 arrays[name] = arrays[name].astype(np.str_)
         facts: dict[str, Any] = {"components": self.components, "draws": self.draws, "ordered": self.ordered}
@@ -621,20 +590,13 @@ def _verified_of(facts: Any) -> Verified | None:
     return Verified(*counts)
 
 
-def _all_verified(parts: Sequence[Results]) -> Verified | None:
-    """What was verified of several queries, each of them."""
+def _verified_together(parts: Sequence[Results], *, sum_of_databases: bool) -> Verified | None:
+    """What was verified of each of several queries on the same databases, or of one query on databases of each."""
     known = [part.verified for part in parts if part.verified is not None]
     if len(known) < len(parts):
         return None
-    return Verified(min(one.databases for one in known), min(one.deletions for one in known))
-
-
-def _both_verified(one: Results, more: Results) -> Verified | None:
-    """What was verified of results on some databases and on further ones."""
-    if one.verified is None or more.verified is None:
-        return None
-    mine, its = one.verified, more.verified
-    return Verified(mine.databases + its.databases, min(mine.deletions, its.deletions))
+    databases = [one.databases for one in known]
+    return Verified(sum(databases) if sum_of_databases else min(databases), min(one.deletions for one in known))
 
 
 def _stacked_cells(parts: Mapping[str, Results]) -> tuple[Cell, ...] | None:
@@ -661,16 +623,7 @@ def _stacked_sources(parts: Mapping[str, Results]) -> Results | None:
 
 _ANSWERS = ("q", "outcomes", "entry_q", "entry_outcomes")
 _LABELS = ("databases", "individuals")
-_ARRAYS = (
-    "q",
-    "outcomes",
-    "databases",
-    "individuals",
-    "starts",
-    "entry_database",
-    "entry_q",
-    "entry_outcomes",
-)
+_ARRAYS = ("q", "outcomes", "databases", "individuals", "starts", "entry_database", "entry_q", "entry_outcomes")
 
 
 def _is_text(value: Any) -> bool:
@@ -698,23 +651,8 @@ def _aligned(part: Results, first: Results) -> Results:
             raise InputError("Queries audited together must be on the same databases and individuals.")
         order.append(place[np.argsort(np.argsort(target, kind="stable"), kind="stable")])
     databases, individuals = order
-    counts = part.presence[individuals]
-    starts = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
-    entry = np.arange(starts[-1]) + np.repeat(part.starts[individuals] - starts[:-1], counts)
-    place = np.argsort(databases)[part.entry_database[entry]]
-    entry = entry[np.lexsort((place, np.repeat(np.arange(len(counts)), counts)))]
-    return replace(
-        part,
-        q=part.q[databases],
-        outcomes=part.outcomes[databases],
-        databases=first.databases,
-        individuals=first.individuals,
-        starts=starts,
-        entry_database=np.argsort(databases)[part.entry_database[entry]].astype(np.int32),
-        entry_q=part.entry_q[entry],
-        entry_outcomes=part.entry_outcomes[entry],
-        made_from=None if part.made_from is None else _aligned(part.made_from, first),
-    )
+    moved = part.on_databases(databases).of_individuals(individuals)
+    return replace(moved, databases=first.databases, individuals=first.individuals)
 
 
 def _joined_labels(name: str, mine: npt.NDArray[Any], more: npt.NDArray[Any]) -> npt.NDArray[Any]:

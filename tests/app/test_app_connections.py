@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from app.conftest import PATIENCE, RunningDesk, running
-from empriv.app import connections
+from empriv.app import server
 
 HEAD = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: "
 BODY = b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100000\r\n\r\n"
@@ -23,7 +23,7 @@ ASKED = b"GET /none HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 @pytest.fixture
 def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningDesk]:
     """A desk that has little patience."""
-    monkeypatch.setattr(connections, "SECONDS", 1.0)
+    monkeypatch.setattr(server, "SECONDS", 1.0)
     with running(tmp_path) as served:
         yield served
 
@@ -71,7 +71,7 @@ def test_a_request_that_arrives_a_byte_at_a_time_is_ended(quick: RunningDesk, be
 def test_a_connection_that_asks_again_and_again_stays(quick: RunningDesk) -> None:
     kept = HTTPConnection("127.0.0.1", quick.port, timeout=PATIENCE)
     kept.connect()
-    own, until = kept.sock, time.monotonic() + 4 * connections.SECONDS
+    own, until = kept.sock, time.monotonic() + 4 * server.SECONDS
     while time.monotonic() < until:
         kept.request("GET", "/none")
         answer = kept.getresponse()
@@ -85,7 +85,7 @@ def test_a_connection_that_asks_again_and_again_stays(quick: RunningDesk) -> Non
 def test_an_upload_that_takes_longer_than_a_request_arrives(
     quick: RunningDesk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "BYTES_A_SECOND", 1_000)
+    monkeypatch.setattr(server, "BYTES_A_SECOND", 1_000)
     visitor = quick.visitor()
     mark = visitor.get("/new")
     edge, content = "edge", b"day,who,x\n" + b"1,2,3\n" * 20_000

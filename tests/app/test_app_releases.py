@@ -9,15 +9,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import empriv
 from app.conftest import Answer, RunningDesk, Visitor, wait_for
 from empriv.app.folder import Folder
 from empriv.app.jobs import latest
-from empriv.app.release import RELEASE, limits_of, noise_arguments, release_arguments
-from empriv.app.written_pages import page_arguments
+from empriv.app.ledgers import limits_of
+from empriv.app.release import RELEASE, noise_arguments, release_arguments
+from empriv.app.run import page_arguments
 from empriv.auditing.composing import releases_fitting
 from empriv.cli.config import Settings
+from empriv.cli.main import main
 from empriv.errors import InputError
 from empriv.ledger import ReleaseEntry
 
@@ -144,7 +147,6 @@ def test_noise_and_ledger_come_first_and_both_can_be_made_here(desk: RunningDesk
     assert "I release this answer" in after(visitor, "plain")
     assert "No noise: answers are rounded to multiples of 0.01." in visitor.get(f"{forms}/noise").text
     assert 'value="day 39"' in visitor.get(f"{forms}/labels").text
-    assert "design_noise(audit" in visitor.get("/audits/plain/files/script").text
     audited(desk.folder, "leaky", decision="Do not publish as it is")
     refused = visitor.post("/audits/leaky/release/as-it-is", {"granularity": "1"}, page=page)
     assert refused.status == 400
@@ -170,7 +172,7 @@ def test_an_audit_that_somebody_saved_without_a_page_can_have_one(released: Fold
     assert "empriv show bare.empriv --json bare.json --report bare.html" in page
     assert "--target" in page_arguments("shop", SETTINGS)
     assert visitor.get("/audits/nothing/decision").status == 200
-    assert "What will be run" in visitor.get("/audits/nothing/decision").text
+    assert "Before it can be run" in visitor.get("/audits/nothing/decision").text
 
 
 def test_a_release_whose_process_is_gone_can_be_asked_for_again(released: Folder, visitor: Visitor) -> None:
@@ -216,7 +218,9 @@ def test_what_fits_is_said_before_and_agrees_with_the_promise(desk: RunningDesk,
     page, forms = "/audits/fits/decision", "/audits/fits/release"
     assert visitor.get(page).field("window") == "1"  # the promise is for each publication alone
     asked = {"limits": "series", "window": "1"}
-    assert "What more than 1 release tell together has no limit" in visitor.post(f"{forms}/fits", asked, page=page).text
+    assert (
+        "Each release with this noise keeps the promise alone" in visitor.post(f"{forms}/fits", asked, page=page).text
+    )
     assert visitor.post(f"{forms}/fits", {"limits": "none"}, page=page).text.strip() == ""
     visitor.post(f"{forms}/ledger", asked, page=page)
     ledger = empriv.Ledger(desk.folder / "fits.ledger")
@@ -261,6 +265,37 @@ def test_what_a_checker_refused_is_not_released_until_it_is_approved(released: F
     noise.write_bytes(noise.read_bytes())  # the same noise: still approved
     assert "<b>Approved</b>" in visitor.get("/audits/shop/decision").text
     assert len(entries(released)) == before
+
+
+def test_the_ledger_keeps_the_last_review_of_what_is_released(
+    released: Folder, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = empriv.Ledger(released.path / "checked.ledger", policy=empriv.Policy())
+    form = {"way": "database", "database": "day 11", "confirm": "yes"}
+    said = {"checker": "R. Voss", "role": "data protection", "reason": "talked about", "outcome": "approved"}
+    offer = visitor.get("/audits/shop/decision").field("offered")
+    visitor.post("/audits/shop/review", {"offered": offer, **said})
+    arguments, _ = release_arguments(released, "shop", "checked.ledger", form)
+    assert arguments[arguments.index("--review") + 1] == "shop.review.json"
+    monkeypatch.chdir(released.path)
+    done = CliRunner().invoke(main, arguments)
+    assert done.exit_code == 0, done.output
+    review = ledger.entries()[-1].review
+    assert review is not None
+    assert (review.outcome, review.checker, review.reason) == ("approved", "R. Voss", "talked about")
+    # a review of other noise is not passed on
+    kept = json.loads((released.path / "shop.review.json").read_text())
+    kept["reviews"][-1]["noise"] = "0" * 64
+    (released.path / "shop.review.json").write_text(json.dumps(kept))
+    assert "--review" not in release_arguments(released, "shop", "checked.ledger", form)[0]
+    # and what was refused is refused by the ledger too
+    visitor.post("/audits/shop/review", {"offered": offer, **said, "outcome": "refused"})
+    arguments, _ = release_arguments(released, "shop", "checked.ledger", {**form, "database": "day 12"})
+    before = len(ledger.entries())
+    assert CliRunner().invoke(main, arguments).exit_code != 0
+    assert len(ledger.entries()) == before
+    (released.path / "shop.review.json").unlink()
+    (released.path / "checked.ledger").unlink()
 
 
 def test_each_promise_has_a_ledger_of_its_own(desk: RunningDesk, visitor: Visitor) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import re
-import runpy
 import select
 import signal
 import subprocess
@@ -21,10 +20,10 @@ import pytest
 from app.conftest import PATIENCE, RunningDesk, Visitor, sales, wait_for
 from empriv.app.folder import Folder
 from empriv.app.jobs import AUDIT, all_jobs, cancel, changed_since, latest, seen, start
-from empriv.app.listing import figures_of_file
-from empriv.app.run import arguments_of, plan_of, step_for, what_needs_trust
+from empriv.app.listing import decided, figures_of_file
+from empriv.app.run import arguments_of, lacking, step_for, what_needs_trust
+from empriv.app.tried_actions import advice_of
 from empriv.app.workers import WorkerPool
-from empriv.app.written_pages import decision_of
 from empriv.cli.config import Settings
 from empriv.cli.main import main
 from empriv.errors import InputError
@@ -65,7 +64,7 @@ def audited(desk: RunningDesk) -> Folder:
     return folder
 
 
-def test_the_page_the_command_and_the_script_give_the_same_figures(
+def test_the_page_and_the_command_give_the_same_figures(
     audited: Folder, tmp_path: Path, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = {"page": (audited.path / "shop.json").read_bytes()}
@@ -73,17 +72,15 @@ def test_the_page_the_command_and_the_script_give_the_same_figures(
     monkeypatch.chdir(tmp_path)
     main(arguments_of("shop"), standalone_mode=False)
     told["command"] = (tmp_path / "shop.json").read_bytes()
-    (tmp_path / "shop.json").unlink()
-    script = visitor.get("/audits/shop/files/script")
-    assert 'filename="shop.py"' in script.headers["content-disposition"]
-    (tmp_path / "shop.py").write_text(script.text)
-    runpy.run_path("shop.py")
-    told["script"] = (tmp_path / "shop.json").read_bytes()
     figures = {name: json.loads(text) for name, text in told.items()}
     for name in ("page", "command"):  # under pseudonyms of each run
         assert figures[name].pop("most_exposed")
-    assert figures["page"] == figures["command"] == figures["script"]
+        assert figures[name].pop("advice")["format"] == "empriv advice"
+    assert figures["page"] == figures["command"]
     assert json.loads(told["page"])["decision"]["word"] == "Do not publish"
+    # what the audit tried can be done at once
+    assert [row["takes"] for row in advice_of(audited, "shop") if row["code"] == "noise"] == ["Design it"]
+    assert "Design it" in visitor.get("/audits/shop/decision").text
     assert audited.saved("shop")
     command = re.search(r"(empriv audit[^<\n]*)", visitor.get("/audits/shop/decision").text)
     assert command is not None
@@ -151,10 +148,10 @@ def test_an_audit_of_the_command_line_is_of_changed_settings_once_they_are_young
 def test_what_is_missing_is_named_with_the_step_that_asks_for_it(desk: RunningDesk, visitor: Visitor) -> None:
     Folder.opened(desk.folder).write("begun", Settings(files=("sales.csv",)))
     page = visitor.get("/audits/begun/decision").text
-    for point in plan_of(Settings(files=("sales.csv",))):
-        if point.lacks:
-            assert point.lacks in page
-            assert f'href="/audits/begun/{point.step}"' in page
+    assert len(lacking(Settings(files=("sales.csv",)))) == 3
+    for sentence, step in lacking(Settings(files=("sales.csv",))).items():
+        assert sentence in page
+        assert f'href="/audits/begun/{step}"' in page
     refused = visitor.post("/audits/begun/run", {}, page="/new")
     assert (refused.status, "changed elsewhere" in refused.text) == (400, True)  # the form is of another page
     refused = visitor.post("/audits/begun/run", {"seen": Folder.opened(desk.folder).seen("begun")}, page="/new")
@@ -304,4 +301,4 @@ def test_files_of_an_earlier_run_are_not_taken_for_those_of_the_last(tmp_path: P
         os.utime(folder.file("shop", ending), (earlier, earlier))
     assert folder.current("shop", ".html") is None
     assert not figures_of_file(folder, "shop")
-    assert decision_of(folder, "shop") is None
+    assert not decided(folder, "shop")

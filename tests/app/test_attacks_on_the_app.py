@@ -16,7 +16,6 @@ import pytest
 
 from app.conftest import Answer, RunningDesk, Visitor, running, sales
 from app.test_app_releases import audited
-from empriv.app.export_script import script_of
 from empriv.app.folder import Folder
 from empriv.app.jobs import all_jobs
 from empriv.cli.config import Settings
@@ -150,11 +149,6 @@ class TestSettingsOfSomebodyElse:
         assert "hostile.toml" in shown.text  # told of, and not opened
         assert all(visitor.get(f"/audits/hostile/{page}").status == 200 for page in ("data", "decision"))
 
-    def test_the_name_of_a_ledger_writes_no_line_of_the_script(self) -> None:
-        settings = Settings(files=("a.csv",), individual=("who",), database="day", query=("avg(x)",))
-        script = script_of("a", settings, {"epsilon": 0.1}, "x\nimport os\n#.ledger")
-        assert "\nimport os" not in script
-
 
 class TestForms:
     @pytest.mark.parametrize("text", ["a\0b", "x" * 5000, ENDLESS], ids=["nul", "long", "digits"])
@@ -174,7 +168,9 @@ class TestForms:
         assert visitor.upload("/new", f"{'é' * 200}.csv", sales(days=1)).status == 400
 
     def test_a_missing_audit_has_no_noise(self, visitor: Visitor) -> None:
-        assert visitor.get("/audits/absent/release/noise").status == 200
+        answer = visitor.get("/audits/absent/release/noise")
+        assert answer.status == 400
+        assert "must be run before anything is released" in answer.text
 
 
 class TestFilesOfResults:

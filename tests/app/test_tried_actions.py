@@ -15,7 +15,7 @@ from empriv.app import tried_actions
 from empriv.app.folder import Folder
 from empriv.app.jobs import latest
 from empriv.cli.main import main
-from empriv.protocols.places import rounded_text
+from empriv.protocols.protocol import rounded_text
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 TARGET = "delta <= 0.2 at 0.1"
@@ -71,9 +71,8 @@ def test_noise_is_made_sure_of_by_the_command(folder: Folder, visitor: Visitor) 
     noise = empriv.load(folder.path / "sales.noise.empriv")
     assert noise.holds
     assert noise.delta <= 0.2  # never less than what was promised
-    page = visitor.get("/audits/sales/decision").text
-    assert "designed and certified for everybody" in page
-    assert "Make the ledger" in page
+    assert "Make the ledger" in visitor.get("/audits/sales/decision").text
+    assert "It keeps epsilon 0.1 and delta 0.2." in visitor.get("/audits/sales/release/noise").text
     assert visitor.get("/audits/sales/written/noise").text == (folder.path / "sales.noise.html").read_text("utf-8")
 
 

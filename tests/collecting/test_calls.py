@@ -19,10 +19,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from joblib._parallel_backends import ThreadingBackend
 
 import empriv.collecting.functions.calls as calls
-from empriv.base.checkpoints import open_checkpoint
+from empriv.base.storage import open_checkpoint
 from empriv.collecting.functions.calls import collect_calls
 from empriv.collecting.functions.chunks import Chunk
 from empriv.errors import InputError, QueryError, SourceError
@@ -495,16 +494,6 @@ def test_an_outer_joblib_configuration_is_respected():
     assert "MainThread" not in thread_names
 
 
-def test_backends_that_give_results_only_all_at_once_work(tmp_path):
-    class AllAtOnce(ThreadingBackend):
-        supports_return_generator = False
-
-    tables = random_tables(17, n_databases=20)
-    with joblib.parallel_config(AllAtOnce(), n_jobs=2):
-        results = tables.collect(noisy_total, draws=2, checkpoint=tmp_path / "checkpoint")
-    np.testing.assert_array_equal(results.entry_q, tables.collect(noisy_total, draws=2, jobs=1).entry_q)
-
-
 @pytest.mark.slow
 def test_a_worker_that_dies_is_an_error():
     with pytest.raises(QueryError, match="A worker process ended abruptly"):
@@ -516,28 +505,6 @@ def test_a_function_that_cannot_be_sent_is_an_error():
     lock = threading.Lock()
     with pytest.raises(QueryError, match="can be sent to other processes"):
         random_tables(18).collect(lambda _rows: float(lock.locked()), jobs=2)
-
-
-def test_long_work_is_announced(capsys, monkeypatch):
-    monkeypatch.setattr(calls, "_NOTICE_SECONDS", 0.2)
-
-    def slow(rows):
-        time.sleep(0.02)
-        return rows["amount"].sum()
-
-    tables = random_tables(19)
-    tables.collect(slow, jobs=1)
-    assert "empriv: " in capsys.readouterr().err
-    tables.collect(slow, jobs=1, progress=False)
-    tables.collect(total_amount, jobs=1)
-    assert capsys.readouterr().err == ""
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(12, "12 seconds"), (150, "2 minutes"), (9000, "2 hours"), (300_000, "3 days")]
-)
-def test_durations(seconds, text):
-    assert calls._duration(seconds) == text
 
 
 def finished_items(path):

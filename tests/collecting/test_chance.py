@@ -13,7 +13,7 @@ import pytest
 import empriv
 import empriv.collecting.functions.calls as calls
 from empriv.collecting.functions.calls import collect_calls
-from empriv.collecting.functions.chance import Chance, chance_of
+from empriv.collecting.functions.chunks import Chance, chance_of
 from empriv.errors import InputError
 
 PEOPLE, DATABASES = 12, 60
@@ -177,6 +177,6 @@ def test_an_audit_says_what_a_box_with_chance_of_its_own_costs(draws: int) -> No
 
     (check,) = said(box)
     assert check.severity == "warning"
-    assert "somebody who changes nothing would be given a delta of about" in check.sentence
+    assert "a person who changes nothing would be given a delta of about" in check.sentence
     assert 0.01 < check.numbers["alone"] < 0.5
     assert not said(noisy)

@@ -9,9 +9,9 @@ import sys
 import numpy as np
 import pytest
 
-from empriv.base.checkpoints import open_checkpoint
+from empriv.base.storage import open_checkpoint
+from empriv.collecting.functions.calls import fingerprint
 from empriv.collecting.functions.chunks import Chunk
-from empriv.collecting.functions.fingerprints import fingerprint
 from empriv.errors import FileFormatError, InputError
 
 MARK = bytes(range(32))
@@ -78,7 +78,7 @@ def test_pieces_are_added_or_take_the_place_of_others(path):
 
 WRITER = """
 import os, sys
-from empriv.base.checkpoints import open_checkpoint
+from empriv.base.storage import open_checkpoint
 
 with open_checkpoint(sys.argv[1], bytes(range(32)), of="function") as checkpoint:
     for number in range(10**6):
@@ -293,7 +293,7 @@ def fingerprint_elsewhere(tmp_path, source, hash_seed):
 
 
 SOURCE = """
-from empriv.collecting.functions.fingerprints import fingerprint
+from empriv.collecting.functions.calls import fingerprint
 
 CUT = 3
 CACHE = {}

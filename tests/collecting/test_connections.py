@@ -16,7 +16,7 @@ import pytest
 
 import empriv
 from empriv.collecting import collect, databases
-from empriv.errors import EmprivError, InputError, SourceError
+from empriv.errors import EmprivError, InputError, MissingExtraError, SourceError
 from postgres_server import NEEDED, Server
 
 ROWS = pd.DataFrame(
@@ -111,7 +111,7 @@ def test_numerics_are_decimals_where_that_holds_them(
     server.run(f"INSERT INTO amounts VALUES {listed}")
     data = databases(server.address, table="amounts", database="day", individual="who")
     with empriv.DuckDBEngine().session(data) as session:
-        assert session._columns_of("empriv_data")["x"] == kind
+        assert session.columns_of("empriv_data")["x"] == kind
     found = collect(data, "max(x)")
     expected = pa.table({"day": [1] * 3, "who": range(3), "x": [float(value) for value in values]})
     same(found, collect(databases(expected, database="day", individual="who"), "max(x)"))
@@ -127,11 +127,11 @@ def test_other_types_come_as_text_and_times_as_times(server: Server) -> None:
     )
     data = databases(server.address, table="kinds", database="day", individual="who")
     with empriv.DuckDBEngine().session(data) as session:
-        kinds = session._columns_of("empriv_data")
+        kinds = session.columns_of("empriv_data")
         assert [kinds[name] for name in ("who", "fixed", "j", "day", "b", "s", "t", "m")] == [
             "VARCHAR", "VARCHAR", "VARCHAR", "DATE", "BOOLEAN", "SMALLINT", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE",
         ]  # fmt: skip
-        assert session._run("SELECT fixed, j FROM empriv_data") == [("ab", '{"a": 1}')]
+        assert session.run("SELECT fixed, j FROM empriv_data") == [("ab", '{"a": 1}')]
         assert session.individuals.tolist() == ["7b0e52c8-32a2-4b6b-8b1f-1a1d5a2d9f11"]
 
 
@@ -161,7 +161,7 @@ def test_columns_of_sqlite_have_one_type_whatever_is_in_a_row(tmp_path: Path) ->
     connection.close()
     data = databases(path, table="t", database="day", individual="who")
     with empriv.DuckDBEngine().session(data) as session:
-        kinds = session._columns_of("empriv_data")
+        kinds = session.columns_of("empriv_data")
     assert [kinds[name] for name in ("who", "x")] == ["VARCHAR", "DOUBLE"]
     # A date that is none leaves dates as texts, all of them.
     assert [kinds[name] for name in ("day", "said", "empty")] == ["VARCHAR", "VARCHAR", "VARCHAR"]
@@ -296,10 +296,10 @@ def test_engines_that_lack_a_package_say_what_to_install(file: Path, monkeypatch
 
     monkeypatch.setitem(sys.modules, "adbc_driver_postgresql", None)
     data = databases("postgresql://u:secret@host/db", table="t", database="day", individual="who")
-    with pytest.raises(empriv.MissingExtraError, match=r"Hint: pip install 'empriv\[postgres\]'\.$"):
+    with pytest.raises(MissingExtraError, match=r"Hint: pip install 'empriv\[postgres\]'\.$"):
         collect(data, "count(*)")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(empriv.MissingExtraError, match=r"Hint: pip install 'empriv\[sqlite\]'\.$"):
+    with pytest.raises(MissingExtraError, match=r"Hint: pip install 'empriv\[sqlite\]'\.$"):
         collect(databases(file, table="sales", database="day", individual="who"), "count(*)")
     with pytest.raises(InputError, match="beside `sql`"):
         databases(file, table="sales", sql="SELECT 1", database="day", individual="who")

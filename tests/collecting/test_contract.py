@@ -71,6 +71,7 @@ REWRITTEN = [
     "SELECT ln(count(*)) FROM data WHERE k > 1",
     "SELECT sum(x) FROM data ORDER BY 1",
     "WITH t AS (SELECT x FROM data) SELECT sum(x) FROM t",
+    "SELECT shop, sum(k) FROM data GROUP BY shop HAVING count(*) > 1",
 ]
 # Several of them in one statement each: expressions as keys, filters, joins, WITH, subqueries, quantiles, outcomes.
 REWRITTEN_ON_SPARK = [
@@ -85,7 +86,7 @@ REWRITTEN_ON_SPARK = [
     "SELECT ln(count(*)), sum(x), coalesce(sum(x), 0) FROM data WHERE k > 1",
 ]
 RERUN = [
-    "SELECT shop, sum(k) FROM data GROUP BY shop HAVING count(*) > 1",
+    "SELECT shop, sum(k) FROM data GROUP BY shop HAVING avg(k) < 100",
     "SELECT sum(DISTINCT x) FROM data",
     "SELECT approx_count_distinct(k) FROM data",
     "SELECT sum(y) FROM (SELECT max(x) AS y FROM data GROUP BY who LIMIT 9)",

@@ -15,9 +15,8 @@ import empriv
 from empriv.collecting import deletion
 from empriv.collecting.deletion import MISMATCH, check_databases
 from empriv.collecting.engines.duckdb import DuckDBEngine
-from empriv.collecting.functions import deleted_rows
 from empriv.collecting.queries import query_of
-from empriv.collecting.sql.evaluate import answered
+from empriv.collecting.sql.execute import answered
 from empriv.errors import QueryError
 from empriv.results import Results, Verified
 
@@ -191,7 +190,7 @@ def test_a_function_that_remembers_is_refused() -> None:
 
     with pytest.raises(QueryError, match="really removed"):
         collected(remembering, jobs=1)
-    assert "keep" in deleted_rows.MISMATCH
+    assert "keep" in deletion.MISMATCH_OF_CALLS
 
 
 def test_what_was_verified_is_told_and_saved(tmp_path: Path) -> None:
@@ -210,8 +209,7 @@ def test_what_was_verified_is_told_and_saved(tmp_path: Path) -> None:
 
 def test_a_release_is_verified_on_its_own_database() -> None:
     from empriv.auditing.composing import _verified
-    from empriv.collecting.pipeline import run_query
-    from empriv.collecting.run_options import Run
+    from empriv.collecting.run_query import Run, run_query
 
     further = run_query(databases(), "avg(k)", Run(verified_on=DAY))
     audited = replace(further, verified=Verified(3, 10))

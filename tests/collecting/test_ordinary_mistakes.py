@@ -13,8 +13,7 @@ from click.testing import CliRunner
 import empriv
 from empriv.cli.main import main
 from empriv.collecting import DuckDBEngine
-from empriv.collecting.looking import look
-from empriv.collecting.sql.advice import missing_days, out_of_order
+from empriv.collecting.profile import missing_days, out_of_order, profile
 from empriv.errors import QueryError
 
 RNG = np.random.default_rng(4)
@@ -41,7 +40,7 @@ def test_numbers_that_became_doubles_are_called_what_they_were(tmp_path: Path) -
     assert results.individuals.tolist() == [str(17850 + k) for k in range(9)]
     left = frame[(frame.who != 17853) & frame.who.notna()].groupby("day").x.sum()
     np.testing.assert_allclose(results.without("17853"), left)
-    assert look(DuckDBEngine(), str(tmp_path / "t.csv")).individuals == ("who",)
+    assert profile(DuckDBEngine(), str(tmp_path / "t.csv")).individuals == ("who",)
 
 
 def test_zero_with_a_sign_is_the_same_person_and_a_fraction_is_kept(tmp_path: Path) -> None:
@@ -131,7 +130,7 @@ def test_init_of_hundreds_of_columns_of_text_and_of_what_it_must_not_suggest() -
     frame.insert(0, "Unnamed: 0", np.arange(len(frame)))
     frame["year"] = 1900 + np.arange(len(frame)) % 40
     texts = pd.DataFrame({f"c{k}": "v" + frame.who.astype(str) for k in range(60)})
-    seen = look(DuckDBEngine(), pd.concat([frame, texts], axis=1))
+    seen = profile(DuckDBEngine(), pd.concat([frame, texts], axis=1))
     assert seen.individuals == ("who",)
     assert seen.databases == (("year", 40),)
     assert seen.amounts == ("x",)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from empriv.collecting.sql.pointing import listed, misspelt_keyword, nearest, pointed, unclosed
+from empriv.collecting.sql.printing import listed, misspelt_keyword, nearest, pointed, unclosed
 
 
 def test_a_caret_stands_below_its_column() -> None:

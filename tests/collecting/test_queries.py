@@ -9,7 +9,7 @@ from brute import check_against_brute_force
 
 from empriv.collecting import collect, databases
 from empriv.collecting.queries import query_of
-from empriv.collecting.sql.templates import text
+from empriv.collecting.sql.printing import text
 from empriv.errors import QueryError
 
 ROWS = pd.DataFrame(

@@ -27,15 +27,15 @@ from empriv.collecting.engines.spark.failures import querying
 from empriv.errors import InputError, QueryError, SourceError
 from empriv.measuring.line import risk
 from empriv.scale import cluster
-from empriv.scale.executors import measured_batches
-from empriv.scale.stretches import nobody_listed, yardstick_of
-from spark_sessions import EPSILONS, JAVA, QUIET, SPARK, leftovers, rows
+from empriv.scale.cluster import measured_batches
+from empriv.scale.measure_chunks import ChunkOptions, model_of, nobody_listed
+from spark_sessions import EPSILONS, JAVA, QUIET, SPARK, in_chunks, leftovers, rows
 
 pytestmark = [JAVA, SPARK, QUIET]
 GRID = np.array(EPSILONS)
 
 
-def agree(found: empriv.Scan, audit: empriv.Audit) -> None:
+def agree(found: empriv.Audit, audit: empriv.Audit) -> None:
     np.testing.assert_allclose(found.delta(GRID), audit.delta(GRID), atol=1e-9)
     np.testing.assert_allclose(found.total_risk(GRID), audit.total_risk(GRID), atol=1e-9)
     np.testing.assert_allclose(found.bounds(GRID).upper, audit.bounds(GRID).upper, atol=1e-9)
@@ -46,12 +46,12 @@ def agree(found: empriv.Scan, audit: empriv.Audit) -> None:
     np.testing.assert_allclose(mine["delta_i"], whole["delta_i"], atol=1e-9)
 
 
-def test_scan_on_the_cluster_has_the_figures_of_the_audit(spark: Any) -> None:
+def test_people_in_chunks_on_the_cluster_have_the_figures_of_the_audit(spark: Any) -> None:
     frame = rows().assign(who=lambda f: "person " + f["who"].astype(str))
     data, query = databases(frame, database="day", individual="who"), "SELECT stddev_samp(x) FROM data WHERE k < 7"
     audit = empriv.audit(data, query, epsilon=EPSILONS)
     engine = SparkEngine(spark, partitions=3)
-    found = empriv.scan(data, query, epsilon=EPSILONS, engine=engine, top=5)
+    found = in_chunks(data, query, epsilon=EPSILONS, engine=engine, keep=5)
     agree(found, audit)
     assert leftovers(spark) == []
     with pytest.raises(AssertionError):
@@ -66,14 +66,14 @@ def test_a_spark_frame_is_a_source_and_every_individual_goes_to_a_table(spark: A
     audit = empriv.audit(local, "avg(x)", epsilon=EPSILONS)
     data = databases(frame, database="day", individual="who")
     deltas = (0.0, 0.01)
-    agree(empriv.scan(data, "avg(x)", epsilon=EPSILONS, delta=deltas, results_table="people"), audit)
+    agree(in_chunks(data, "avg(x)", epsilon=EPSILONS, deltas=deltas, results_table="people"), audit)
     table = spark.table("people").orderBy("individual").collect()
     spark.sql("DROP TABLE people")
     assert [row["individual"] for row in table] == audit.results.individuals.tolist()
     found = {name: np.array([row[name] for row in table]) for name in ("delta_i", "epsilon_i", "upper_i", "databases")}
     np.testing.assert_allclose(found["delta_i"], audit.delta_i(GRID), atol=1e-9)
     np.testing.assert_allclose(
-        found["epsilon_i"], np.stack([audit.risk.epsilon_i(delta) for delta in deltas], axis=1), rtol=1e-6
+        found["epsilon_i"], np.stack([audit.measured.epsilon_i(delta) for delta in deltas], axis=1), rtol=1e-6
     )
     assert np.any(found["epsilon_i"][:, 1] < found["epsilon_i"][:, 0])
     np.testing.assert_array_equal(found["databases"], audit.results.presence)
@@ -85,15 +85,49 @@ def test_a_spark_frame_is_a_source_and_every_individual_goes_to_a_table(spark: A
     ("query", "component"),
     [("SELECT sum(x) AS total, max(k) AS most FROM data", "total"), ("SELECT k, sum(x) FROM data GROUP BY k", "3")],
 )
-def test_a_component_of_a_vector_is_scanned(spark: Any, query: str, component: str) -> None:
+def test_a_component_of_a_vector_is_measured(spark: Any, query: str, component: str) -> None:
     data = databases(rows(1_500), database="day", individual="who")
-    found = empriv.scan(data, query, component=component, epsilon=EPSILONS, engine=SparkEngine(spark))
+    found = in_chunks(data, query, component=component, epsilon=EPSILONS, engine=SparkEngine(spark))
     whole = empriv.audit(collect(data, query).component(component), epsilon=EPSILONS)
     np.testing.assert_allclose(found.delta(GRID), whole.delta(GRID), atol=1e-9)
     np.testing.assert_allclose(found.total_risk(GRID), whole.total_risk(GRID), atol=1e-9)
     assert found.n_individuals == whole.results.n_individuals
     with pytest.raises(InputError, match="`component`"):
-        empriv.scan(data, query, component="nothing", engine=SparkEngine(spark))
+        in_chunks(data, query, component="nothing", engine=SparkEngine(spark))
+    assert leftovers(spark) == []
+
+
+def test_logarithms_are_taken_as_in_memory_and_all_that_is_judged_is_the_same(spark: Any) -> None:
+    grown = rows(2_000).assign(x=lambda frame: frame["x"] * np.exp(frame["day"] / 10))
+    someone = grown.loc[grown["day"] == 3, "who"].iloc[0]
+    alone = grown[(grown["day"] != 3) | (grown["who"] == someone)]  # on that day nothing is left without them
+    for frame, taken in ((grown, True), (alone, False)):
+        data = databases(frame, database="day", individual="who")
+        query = "coalesce(sum(x), 0)"
+        audit = empriv.audit(data, query, epsilon=EPSILONS)
+        found = in_chunks(data, query, epsilon=EPSILONS, engine=SparkEngine(spark), keep=5)
+        agree(found, audit)
+        assert found.to_json()["known"]["logarithm"] == audit.to_json()["known"]["logarithm"] == taken
+        assert found.results.verified is not None
+        verdict, whole = (one.verdict(epsilon=0.1, delta=0.05) for one in (found, audit))
+        assert verdict == whole
+        assert found.cover(0.1, 0.05) == pytest.approx(audit.cover(0.1, 0.05), rel=1e-9)
+        mine, theirs = (one.moved(top=5, show_ids=True) for one in (found, audit))
+        assert mine.individual == theirs.individual
+        np.testing.assert_allclose(mine.moved, theirs.moved, rtol=1e-9)
+
+
+def test_more_results_than_a_driver_should_hold_are_measured_in_chunks(
+    spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = databases(rows(300), database="day", individual="who")
+    few = empriv.audit(data, "sum(x)", epsilon=0.1, engine=SparkEngine(spark))
+    assert not few.in_chunks
+    monkeypatch.setattr("empriv.auditing.in_chunks.MOST_ON_DRIVER", 100)
+    many = empriv.audit(data, "sum(x)", epsilon=0.1, engine=SparkEngine(spark))
+    assert many.in_chunks
+    assert many.delta(0.1) == pytest.approx(few.delta(0.1), abs=1e-9)
+    assert not empriv.audit(data, "sum(x)", epsilon=0.1, engine=SparkEngine(spark), in_chunks=False).in_chunks
     assert leftovers(spark) == []
 
 
@@ -172,11 +206,11 @@ def skewed(path: Path, *, individual: bool) -> None:
 def test_one_who_has_most_rows_changes_nothing(spark: Any, tmp_path: Path, individual: bool) -> None:
     skewed(tmp_path / "rows.parquet", individual=individual)
     data = databases(str(tmp_path / "rows.parquet"), database="day", individual="who")
-    found = empriv.scan(data, "avg(x)", epsilon=EPSILONS, engine=SparkEngine(spark), bounds=False)
+    found = in_chunks(data, "avg(x)", epsilon=EPSILONS, engine=SparkEngine(spark))
     whole = empriv.audit(data, "avg(x)", epsilon=EPSILONS)
     np.testing.assert_allclose(found.delta(GRID), whole.delta(GRID), atol=1e-9)
     np.testing.assert_allclose(found.total_risk(GRID), whole.total_risk(GRID), atol=1e-9)
-    assert found.tally.n_entries == len(whole.results.entry_database)
+    assert found.risk.totals.n_entries == len(whole.results.entry_database)
     assert found.n_individuals == 500
 
 
@@ -216,7 +250,7 @@ def killer(spark: Any, tasks: int) -> Iterator[list[int]]:
 def test_an_executor_killed_in_mid_job_changes_nothing(spark: Any) -> None:
     data = databases(rows(), database="day", individual="who")
     with killer(spark, tasks=7) as killed:
-        found = empriv.scan(data, "sum(x)", epsilon=EPSILONS, engine=SparkEngine(spark, partitions=7))
+        found = in_chunks(data, "sum(x)", epsilon=EPSILONS, engine=SparkEngine(spark, partitions=7))
     assert len(killed) == 1, "no executor was killed"
     assert not psutil.pid_exists(killed[0]) or psutil.Process(killed[0]).status() == psutil.STATUS_ZOMBIE
     agree(found, empriv.audit(data, "sum(x)", epsilon=EPSILONS))
@@ -252,9 +286,10 @@ def measured_under_a_limit(spare: int | None) -> Any:
         rng = np.random.default_rng(0)
         q = rng.normal(size=365)
         everyone = nobody_listed(q, np.zeros(365, np.int8), np.arange(365))
-        yardstick = yardstick_of(
-            everyone, empriv.Kde(), epsilons=EPSILONS, deltas=(0.0,), level=0.95, top=10, bounds=False, people=10_000
-        )
+        model = model_of(
+            everyone, ChunkOptions(EPSILONS, (0.0,), empriv.Kde(), None, True, 10), lambda *_: (None, None),
+            people=10_000, n_components=None, positive=lambda: True,
+        )  # fmt: skip
         where = np.tile(np.arange(80) * 4, 10_000)
         entries = pyarrow.record_batch(
             {
@@ -264,14 +299,14 @@ def measured_under_a_limit(spare: int | None) -> Any:
             }
         )
         few = entries.slice(0, 8_000)  # what is imported when first used, is now
-        list(measured_batches(yardstick, iter([few]), each=True, integers=True))
+        list(measured_batches(model, iter([few]), each=True, integers=True))
         before = resource.getrlimit(resource.RLIMIT_AS)
         if spare is not None:
             ctypes.CDLL("libc.so.6").malloc_trim(0)  # what the process had before, and kept
             now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
             resource.setrlimit(resource.RLIMIT_AS, (now + spare, before[1]))
         try:
-            found = list(measured_batches(yardstick, iter([entries]), each=True, integers=True, entries=10**9))
+            found = list(measured_batches(model, iter([entries]), each=True, integers=True, entries=10**9))
         finally:
             resource.setrlimit(resource.RLIMIT_AS, before)
         delta_i = [row for batch in found[:-1] for row in batch["delta_i"].to_pylist()]
@@ -291,7 +326,7 @@ def test_an_executor_without_memory_measures_smaller_parts_or_says_so(spark: Any
     # Least first: a process keeps some of what it once had.
     with pytest.raises(QueryError, match="not enough memory"):
         ran(2**16)
-    some, whole = ran(30 * 2**20), ran(None)
+    some, whole = ran(48 * 2**20), ran(None)
     assert whole["pieces"] == 1
     assert some["pieces"] > 1
     np.testing.assert_allclose(some["delta_i"], whole["delta_i"], atol=1e-12)
@@ -307,7 +342,7 @@ def test_progress_goes_by_tasks(spark: Any, monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(cluster, "progress_bar", seen)
     data = databases(rows(), database="day", individual="who")
-    empriv.scan(data, "sum(x)", epsilon=EPSILONS, engine=SparkEngine(spark, partitions=12))
+    in_chunks(data, "sum(x)", epsilon=EPSILONS, engine=SparkEngine(spark, partitions=12))
     assert len(steps) > 3
     assert min(steps) > 0
 
@@ -322,7 +357,7 @@ def test_an_interrupt_at_any_step_leaves_nothing(spark: Any, monkeypatch: pytest
         with monkeypatch.context() as broken:
             broken.setattr(cluster, step, interrupt)
             with pytest.raises(KeyboardInterrupt):
-                empriv.scan(data, "sum(x)", epsilon=EPSILONS, engine=SparkEngine(spark))
+                in_chunks(data, "sum(x)", epsilon=EPSILONS, engine=SparkEngine(spark))
         assert leftovers(spark) == []
 
 
@@ -396,8 +431,8 @@ def test_small_frames_are_read_here_with_the_answers_of_spark(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Dates, decimals, NULLs and texts."""
-    from empriv.collecting.engines.spark import on_driver
-    from empriv.collecting.run_options import Run
+    from empriv.collecting.engines.spark import tables
+    from empriv.collecting.run_query import Run
 
     spark.sql(
         "SELECT date_add(DATE'2024-02-27', int(id % 5)) AS day, nullif('p' || id % 9, 'p4') AS who, "
@@ -407,13 +442,13 @@ def test_small_frames_are_read_here_with_the_answers_of_spark(
     data = databases(frame, database="day", individual="who", unidentified="keep", tables={"shops": shops})
     query = "SELECT sum(m), stddev_samp(x), count(s.name) FROM data LEFT JOIN shops AS s ON who = name"
     here, there = (collect(data, query, engine=engine) for engine in (None, SparkEngine(spark)))
-    assert here.same_as(replace(there, q=here.q, entry_q=here.entry_q))
+    assert here.digest == replace(there, q=here.q, entry_q=here.entry_q).digest
     np.testing.assert_allclose(here.entry_q, there.entry_q, rtol=1e-12)
     run = Run()
-    assert isinstance(run.on(data)[0], on_driver.DriverEngine)
+    assert isinstance(run.on(data)[0], tables.DriverEngine)
     assert isinstance(run.on(data, cluster=True)[0], SparkEngine)
     unknown = spark.createDataFrame(spark.sparkContext.parallelize([(1, 2, 3.0)]), "day int, who int, x double")
     for other in (unknown, frame.selectExpr("CAST(day AS TIMESTAMP) AS day", "who")):
         assert isinstance(run.on(databases(other, database="day", individual="who"))[0], SparkEngine)
-    monkeypatch.setattr(on_driver, "MOST_ROWS", 299)
+    monkeypatch.setattr(tables, "MOST_ROWS", 299)
     assert isinstance(run.on(data)[0], SparkEngine)

@@ -21,7 +21,7 @@ import pytest
 import empriv
 from empriv.collecting import SparkEngine, collect, databases
 from empriv.scale import cluster
-from spark_sessions import EPSILONS, JAVA, QUIET, SOURCES, SPARK, TESTS, leftovers, rows
+from spark_sessions import EPSILONS, JAVA, QUIET, SOURCES, SPARK, TESTS, in_chunks, leftovers, rows
 
 pytestmark = [JAVA, SPARK, QUIET]
 SECONDS = 600.0  # a machine may be busy; it takes a tenth of that on one that is not
@@ -77,7 +77,7 @@ def test_a_second_driver_goes_on_from_what_a_killed_one_saved(
 ) -> None:
     rows().to_parquet(tmp_path / "rows.parquet")
     for _ in range(3):  # on a busy machine a driver may be finished before it is killed
-        with driver("scan", tmp_path) as process:
+        with driver("chunks", tmp_path) as process:
             wait_until(lambda: list(tmp_path.glob("saved/*/done/_SUCCESS")), process)
             os.killpg(process.pid, signal.SIGKILL)
             assert process.stdout is not None
@@ -96,21 +96,21 @@ def test_a_second_driver_goes_on_from_what_a_killed_one_saved(
     monkeypatch.setattr(cluster, "_collected", counted)
     data = databases(str(tmp_path / "rows.parquet"), database="day", individual="who")
     options: dict[str, Any] = {"epsilon": EPSILONS, "engine": SparkEngine(spark), "checkpoint": tmp_path / "saved"}
-    found = empriv.scan(data, "sum(x)", **options)
+    found = in_chunks(data, "sum(x)", **options)
     assert collections == []
     grid = np.array(EPSILONS)
     whole = empriv.audit(data, "sum(x)", epsilon=EPSILONS)
     np.testing.assert_allclose(found.delta(grid), whole.delta(grid), atol=1e-9)
     # Rows that are not the same any more are collected again, though file and query are called the same.
     rows().assign(x=lambda frame: frame["x"] + (frame["who"] == 3)).to_parquet(tmp_path / "rows.parquet")
-    other = empriv.scan(data, "sum(x)", **options)
+    other = in_chunks(data, "sum(x)", **options)
     assert collections == ["again"]
     whole = empriv.audit(data, "sum(x)", epsilon=EPSILONS)
     np.testing.assert_allclose(other.delta(grid), whole.delta(grid), atol=1e-9)
     # And so are results that were not saved to the end.
     for file in tmp_path.glob("saved/*/done/*"):
         file.unlink()
-    other = empriv.scan(data, "sum(x)", **options)
+    other = in_chunks(data, "sum(x)", **options)
     assert collections == ["again", "again"]
     assert leftovers(spark) == []
 

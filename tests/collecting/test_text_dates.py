@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import empriv
-from empriv.collecting.sql.advice import out_of_order
+from empriv.collecting.profile import out_of_order
 from empriv.errors import SourceError
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
 from brute import check_against_brute_force
 
-from empriv import scan
+import empriv
 from empriv.collecting import collect, databases, explain
-from empriv.errors import QueryError
+from empriv.errors import InputError, QueryError
 
 
 def rows(seed: int, count: int, values: int) -> pd.DataFrame:
@@ -69,12 +71,14 @@ def test_entropy_of_one_value_is_exactly_none() -> None:
     assert results.without(0)[0] > 0.5
 
 
-def test_a_scan_of_a_mode_equals_its_audit() -> None:
+def test_an_entropy_in_chunks_equals_its_audit_and_modes_that_tie_are_refused_there() -> None:
     frame = rows(7, 300, 3)
     data = databases(frame.assign(day=np.arange(300) % 30), database="day", individual="who")
-    for query in ("mode(k)", "entropy(k)"):
-        found = scan(data, query, epsilon=0.1, bounds=False)
-        assert found.delta(0.1) == scan(collect(data, query), epsilon=0.1, bounds=False).delta(0.1)
+    asked: dict[str, Any] = {"epsilon": 0.1, "known": "nothing", "in_chunks": True}
+    found = empriv.audit(data, "entropy(k)", **asked)
+    assert found.delta(0.1) == empriv.audit(collect(data, "entropy(k)"), **asked).delta(0.1)
+    with pytest.raises(InputError, match=r"several values are the most frequent\. Hint"):
+        empriv.audit(data, "mode(k)", **asked)
 
 
 def test_a_geometric_mean_with_a_filter_is_refused_as_duckdb_refuses_it() -> None:

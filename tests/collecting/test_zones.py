@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 from empriv.collecting import Databases, collect, databases
-from empriv.collecting.engines.zones import zone_of
+from empriv.collecting.engines.data_view import zone_of
 from empriv.errors import SourceError
 from postgres_server import NEEDED, Server
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 import sys
 from pathlib import Path
 
+import click
 import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner, Result
 
-from empriv.cli.hints import as_typed, program, with_keys
+import empriv
 from empriv.cli.main import main
+from empriv.cli.terminal import as_typed, program, with_keys
 
 AUDIT = ("audit", "rows.parquet", "--database", "day", "--individual", "who")
 TARGET = ("--target", "delta <= 0.05 at 0.5")
@@ -108,3 +111,78 @@ def test_a_module_is_run_by_the_python_that_runs_it(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(sys, "argv", ["/site-packages/empriv/__main__.py"])
     assert program().endswith(" -m empriv")
     assert Path(program().split()[0]).name == Path(sys.executable).name
+
+
+def commands_in_hints() -> list[str]:
+    """Each command that a text after "Hint:" names, from all texts of the source."""
+    found = set()
+    for path in Path(empriv.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.JoinedStr):  # what is put in stands for a word
+                parts = [part.value if isinstance(part, ast.Constant) else "WORD" for part in node.values]
+            elif isinstance(node, ast.Constant):
+                parts = [node.value]
+            else:
+                continue
+            text = "".join(str(part) for part in parts)
+            hint = text.partition("Hint: ")[2]
+            found |= {match.strip(" .") for match in re.findall(r"\bempriv(?: -*[\w./-]+)+", hint)}
+    return sorted(found)
+
+
+def test_every_command_in_a_hint_is_one() -> None:
+    named = commands_in_hints()
+    assert len(named) > 8, named
+    wrong = [text for text in named if not is_command(text.split()[1:])]
+    assert not wrong
+    assert not is_command(["leger", "verify"])
+    assert not is_command(["release", "--row", "FILE"])
+
+
+def is_command(words: list[str]) -> bool:
+    """Whether the first words name a command, and the options after it are its own."""
+    command: click.Command = main
+    while isinstance(command, click.Group):
+        if not words or (found := command.get_command(click.Context(command), words[0])) is None:
+            return False
+        command, words = found, words[1:]
+    own = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    return all(word in own for word in words if word.startswith("--"))
+
+
+@pytest.mark.parametrize(
+    ("query", "hint", "better"),
+    [
+        ("avg(late)", "CAST(late AS INTEGER) makes 1 and 0 of it", "avg(CAST(late AS INTEGER))"),
+        ("sum(order)", 'needs double quotes: sum("order")', 'sum("order")'),
+    ],
+    ids=["an average of yes and no", "a word of SQL as a name"],
+)
+def test_a_refused_query_says_what_to_write(rows: pd.DataFrame, query: str, hint: str, better: str) -> None:
+    rows.assign(late=rows["amount"] > 40, order=rows["amount"]).to_parquet("rows.parquet")
+    refused = run(*AUDIT, "--query", query)
+    assert refused.exit_code == 1
+    assert hint in refused.output
+    assert run(*AUDIT, "--query", better).exit_code == 0
+
+
+def test_a_table_whose_cells_come_and_go_is_asked_for_cell_by_cell(rows: pd.DataFrame) -> None:
+    """Noise hides no row that one person makes; counts of each kind, 0 where there is none, are a table it can hide."""
+    rows["kind"] = np.where((rows["who"] == 3) & (rows["day"] % 5 == 0), "rare", "usual")
+    rows.to_parquet("rows.parquet")
+    grouped = run(*AUDIT, "--query", "SELECT kind, count(*) FROM data GROUP BY kind", *TARGET, "--save", "g.empriv")
+    assert grouped.exit_code == 3
+    said = " ".join(grouped.output.split())
+    assert "Next: ask for each cell by itself" in said
+    assert "count(*) FILTER (WHERE" in said
+    cells = ", ".join(f"count(*) FILTER (WHERE kind = '{kind}') AS {kind}" for kind in ("rare", "usual"))
+    run(*AUDIT, "--query", f"SELECT {cells} FROM data", *TARGET, "--save", "c.empriv")
+    assert run("noise", "c.empriv", "--epsilon", "0.5", "--delta", "0.05").exit_code == 0
+
+
+def test_a_move_from_one_number_to_another_is_said(rows: pd.DataFrame) -> None:
+    """Everybody is there every day: whoever is away is given away, by an answer that is less by one."""
+    said = run(*AUDIT, "--query", "count(*)", *TARGET)
+    assert len(rows) == 480
+    assert "number or not" not in said.output
+    assert re.search(r"^\w+ +100% +1 +40$", said.output, re.MULTILINE), said.output

@@ -23,7 +23,7 @@ from empriv.ledger import Figures, Policy, Release, identity_of
 from empriv.results import Results
 
 COUNT = int(os.environ.get("EMPRIV_FUZZ", "40"))
-KINDS = ("results", "audit", "audit given what is known", "noise", "table noise", "scan")
+KINDS = ("results", "audit", "audit given what is known", "noise", "table noise", "audit in chunks")
 VALUES: tuple[Any, ...] = (
     None, True, -1, 0, 7, 10**400, 1e308, float("nan"), float("inf"), "", "a", "\ud800", [], [None], [[1]], {},
     {"a": 1}, "0x1p99999", -0.5,
@@ -45,7 +45,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "audit given what is known": empriv.audit(data, "sum(amount)", known="buckets:max(amount)"),
         "noise": empriv.design_noise(audit, epsilon=1.0, delta=0.0, method="classical", granularity=2.0**-6),
         "table noise": empriv.design_noise(both.risk, epsilon=1.0, delta=0.0, granularity=2.0**-6),
-        "scan": empriv.scan(data, "sum(amount)", progress=False),
+        "audit in chunks": empriv.audit(data, "sum(amount)", in_chunks=True, progress=False),
     }
     paths = {kind: folder / kind for kind in saved}
     for kind, what in saved.items():

@@ -25,7 +25,7 @@ from empriv.collecting.engines.duckdb import DuckDBEngine
 from empriv.collecting.engines.duckdb.session import DuckDBSession
 from empriv.collecting.engines.engine import BeyondLimits
 from empriv.collecting.queries import query_of
-from empriv.collecting.sql.evaluate import answered
+from empriv.collecting.sql.execute import answered
 from empriv.errors import EmprivError
 from empriv.results import Results
 
@@ -215,7 +215,7 @@ class Pair:
         try:
             query, found = query_of(form), []
             for session in self.sessions:
-                session._started = time.monotonic()
+                session.started = time.monotonic()
                 found.append(answered(session, query, show=False, notice=lambda _: None)[0])
         except BeyondLimits:
             raise

@@ -7,7 +7,7 @@ from scipy import stats
 
 from empriv import Results
 from empriv.judge import cover, gate, lower, noisy_laws, upper
-from empriv.judge.dither import dither
+from empriv.judge.cover import dither
 from empriv.judge.noise_kernels import KINDS, NoiseKernel, alone
 from empriv.measuring.line.atoms import split
 

@@ -7,6 +7,7 @@ import os
 import sqlite3
 import stat
 import threading
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from empriv.errors import InputError, LedgerError, RefusalError
-from empriv.ledger import Figures, Head, Joint, Ledger, Policy, PolicyEntry, ReleaseEntry, identity_of
+from empriv.ledger import Figures, Head, Joint, Ledger, Policy, PolicyEntry, ReleaseEntry, Review, identity_of
 from empriv.ledger.chain import START, link
 from empriv.results import Results
 
@@ -56,7 +57,7 @@ def test_the_file_says_what_it_is(ledger: Ledger) -> None:
         found = [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")]
         mode = connection.execute("PRAGMA journal_mode").fetchone()[0]
     connection.close()
-    assert found == [0x45504C47, 3]
+    assert found == [0x45504C47, 4]
     assert mode == "delete"
 
 
@@ -401,7 +402,7 @@ class TestPaths:
         connection = sqlite3.connect(ledger.path)
         connection.execute("PRAGMA user_version = 2")
         connection.close()
-        with pytest.raises(LedgerError, match="has format version 2; this empriv reads 3"):
+        with pytest.raises(LedgerError, match="has format version 2; this empriv reads 4"):
             Ledger(ledger.path)
 
     def test_a_directory_or_a_pipe_is_no_ledger(self, tmp_path: Path) -> None:
@@ -546,3 +547,32 @@ def test_any_sequence_of_releases(
         assert len(ledger.entries()) == len(model) + 1
         heads.append(ledger.head)
     assert all(ledger.verify(head).intact for head in heads)
+
+
+APPROVAL = Review("approved", "A. Checker", "data protection officer", "nobody stands out", "2026-11-18T09:30:00Z")
+
+
+def test_a_review_is_kept_in_the_chain(ledger: Ledger) -> None:
+    done = ledger.release(asked(review=APPROVAL), lambda: 1.0)
+    assert done.entry.review == APPROVAL
+    assert Ledger(ledger.path).entries()[-1] == done.entry
+    assert ledger.release(asked(), forbidden).entry.review == APPROVAL  # the same release: what was said then
+    with sqlite3.connect(ledger.path, isolation_level=None) as connection:
+        connection.execute("DROP TRIGGER entries_no_update")
+        connection.execute("UPDATE entries SET body = replace(body, 'A. Checker', 'B. Another')")
+    connection.close()
+    assert any("Entry 2 was changed" in fault for fault in ledger.verify().faults)
+
+
+def test_what_a_checker_refused_is_not_released(ledger: Ledger) -> None:
+    with pytest.raises(RefusalError, match="A checker refused this release"):
+        ledger.release(asked(review=replace(APPROVAL, outcome="refused")), forbidden)
+    assert len(ledger.entries()) == 1
+
+
+@pytest.mark.parametrize(
+    "changed", [{"outcome": "maybe"}, {"checker": " "}, {"role": "x" * 101}, {"reason": ""}, {"time": "yesterday"}]
+)
+def test_a_review_says_who_and_why(changed: dict[str, str]) -> None:
+    with pytest.raises(InputError, match=f"`{next(iter(changed))}` must be"):
+        replace(APPROVAL, **changed)

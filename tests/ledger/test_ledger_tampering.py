@@ -153,7 +153,7 @@ def rewrite(path: Path, change: Callable[[list[dict[str, object]]], list[dict[st
 
 
 def test_only_a_head_noted_elsewhere_shows_a_chain_made_anew(ledger: Ledger) -> None:
-    """The limit that docs/ledger.md states: without the head it looks intact, with it it does not."""
+    """The limit that docs/again.md states: without the head it looks intact, with it it does not."""
     early, late = f"2:{ledger.entries()[1].hash}", str(ledger.head)
     rewrite(ledger.path, lambda bodies: bodies[:-1])
     assert ledger.verify().intact

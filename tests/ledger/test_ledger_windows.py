@@ -16,8 +16,8 @@ from scipy.stats import norm
 
 from empriv.errors import InputError, RefusalError
 from empriv.ledger import Figures, Ledger, Policy, PriceEntry, PricesByName, ReleaseEntry, identity_of
-from empriv.ledger.accounts import Account, Prices, windows_with
-from empriv.ledger.windows import day_of, window_of
+from empriv.ledger.budget import Account, Prices, windows_with
+from empriv.ledger.values import day_of, window_of
 
 EPSILON, DELTA = 1.0, 0.05
 

@@ -140,7 +140,7 @@ def upper_curve(residual: Array, shift: Array | float) -> Array:
     if not np.any(shift):
         return np.zeros(len(EPSILONS))
     risk = empriv.measure(residual + shift, residual[None])
-    return np.asarray(empriv.bounds(risk, np.array(EPSILONS), LEVEL).upper_i[0])
+    return np.asarray(risk.bounds(np.array(EPSILONS), LEVEL).upper_i[0])
 
 
 def estimated(residual: Array, shift: Array | float, epsilon: float) -> float:
@@ -309,12 +309,14 @@ def largest_of_menu(others: Array, cell: int, amount: float, epsilon: float) -> 
         unit = np.eye(others.shape[1])[cell] * fitted.scale
         residual = direction(fitted, unit)
         shift = (transform(moved) - transform(others))[:, cell] / fitted.scale[cell]
-        upper = empriv.bounds(
-            empriv.measure(fitted.widening * residual + shift, fitted.widening * residual[None]), epsilon, LEVEL
-        ).upper
+        upper = (
+            empriv.measure(fitted.widening * residual + shift, fitted.widening * residual[None])
+            .bounds(epsilon, LEVEL)
+            .upper
+        )
         out.append((estimated(residual, shift, epsilon), float(upper)))
     return max(e for e, _ in out), max(u for _, u in out)
 
 
 def alone(cell: Array, amount: float, epsilon: float) -> float:
-    return float(empriv.bounds(empriv.measure(cell + amount, cell[None]), epsilon, LEVEL).upper)
+    return float(empriv.measure(cell + amount, cell[None]).bounds(epsilon, LEVEL).upper)

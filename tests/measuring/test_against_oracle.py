@@ -202,15 +202,13 @@ def test_other_kernels_with_one_bandwidth(case: Case, kernel: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", PDF)
-@pytest.mark.parametrize("method", ["breiman", "abramson"])
 @pytest.mark.parametrize("name", ["random", "clustered", "offset", "sparse", "small shifts", "large shifts"])
-def test_variable_bandwidths(kernel: str, method: str, name: str) -> None:
+def test_variable_bandwidths(kernel: str, name: str) -> None:
     q, q_without, h = CASES[name](np.random.default_rng(20))
-    density = empriv.VariableKde(kernel, method, neighbours=4 if method == "breiman" else None, scale=h)
+    density = empriv.VariableKde(kernel, neighbours=4, scale=h)
     risk = empriv.measure(q, q_without, density=density)
     bandwidths = risk.density.bandwidths
-    if method == "breiman":
-        assert bandwidths == pytest.approx(h * neighbour_distances(q, 4), rel=1e-12)
+    assert bandwidths == pytest.approx(h * neighbour_distances(q, 4), rel=1e-12)
     found = risk.delta_i(EPSILONS)
     for row, q_i in zip(found, q_without, strict=True):
         assert row == pytest.approx(delta_of(kernel, q, q_i, bandwidths, EPSILONS), abs=1e-9)

@@ -12,7 +12,7 @@ import pytest
 
 from empriv.judge import noisy_laws
 from empriv.judge.noise_kernels import NoiseKernel
-from empriv.measuring.line import compiled, residues
+from empriv.measuring.line import laplace, last_digits
 from empriv.results import FloatArray
 
 N, ROWS, THREADS, TIMES = 64, 6, 8, 40
@@ -25,35 +25,29 @@ STARTS, WHERE = np.arange(ROWS + 1) * N, np.tile(np.arange(N, dtype=np.int32), R
 LAPLACE = NoiseKernel("laplace", 1.0)
 
 
-def apart() -> object:
-    assert compiled.sticks_apart is not None
-    return compiled.sticks_apart(X, ATOMS, E)
-
-
 def sticks() -> object:
-    assert compiled.sticks is not None
-    return compiled.sticks(X, WITHOUT, E)
+    assert laplace.compiled_sticks is not None
+    return laplace.compiled_sticks(X, ATOMS, E)
 
 
 def reach() -> object:
-    assert compiled.reach is not None
+    assert laplace.compiled_reach is not None
     place, decay, weight = np.arange(N, dtype=np.int32), np.exp(-np.diff(X, append=X[-1])), np.ones(N)
-    return compiled.reach(np.arange(ROWS), X, place, decay, weight, 1.0, STARTS, WHERE, WITHOUT.reshape(-1))
+    return laplace.compiled_reach(np.arange(ROWS), X, place, decay, weight, 1.0, STARTS, WHERE, WITHOUT.reshape(-1))
 
 
 def sums() -> FloatArray:
-    assert residues._compiled is not None
-    return residues._compiled.sums(X[:, None], STEPS)
+    assert last_digits._compiled is not None
+    return last_digits._compiled.sums(X[:, None], STEPS)
 
 
 def sums_without() -> object:
-    assert residues._compiled is not None
-    return residues._compiled.sums_without(np.arange(ROWS), STARTS, WHERE, WITHOUT.reshape(-1), STEPS, sums())
+    assert last_digits._compiled is not None
+    return last_digits._compiled.sums_without(np.arange(ROWS), STARTS, WHERE, WITHOUT.reshape(-1), STEPS, sums())
 
 
 CALLS: dict[str, Callable[[], object]] = {
     "empriv_laplace_sticks": sticks,
-    "empriv_laplace_sticks_apart": apart,
     "empriv_laplace_reach": reach,
     "empriv_residue_sums": sums,
     "empriv_residue_sums_without": sums_without,

@@ -24,7 +24,7 @@ def test_digits_count_whatever_is_known() -> None:
     risk = empriv.measure(results, known=empriv.Given(known))
     assert risk.delta(0.1) > 0.85
     assert risk.epsilon(0.5) > 0.5
-    assert not risk.pairs.residues, "what a regression leaves over has no last digits"
+    assert not risk.pairs.digit_steps, "what a regression leaves over has no last digits"
 
 
 def test_epsilons_of_atoms_are_the_inverse_of_their_curves() -> None:

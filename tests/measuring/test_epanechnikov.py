@@ -11,7 +11,7 @@ import pytest
 from gaps import with_gaps
 
 import empriv
-from empriv.measuring.line.mixtures import SLACK
+from empriv.measuring.line.other_kernels import SLACK
 from empriv.results import FloatArray
 
 EPSILONS = np.array([0.0, 0.05, 0.2, 1.0, 5.0])

@@ -10,13 +10,19 @@ import pytest
 
 import empriv
 from empriv.measuring.given.calendar import calendar_terms, times_of
-from empriv.measuring.given.choose_known import choose
-from empriv.measuring.given.given_risk import GivenRisk
+from empriv.measuring.given.given_risk import GivenRisk, choose
 from empriv.measuring.given.iid_tests import iid_tests, same_within
 from empriv.measuring.given.reader_knowledge import as_said
-from empriv.measuring.given.regression import changing, fitted, prefers_logarithm
-from empriv.measuring.given.residuals import regress_out
-from empriv.measuring.given.terms import category_term, number_term, quantity_terms
+from empriv.measuring.given.regression import (
+    category_term,
+    changing,
+    fitted,
+    number_term,
+    prefers_logarithm,
+    quantity_terms,
+    regress_out,
+)
+from empriv.validate.checks import checks
 
 EPSILON = 0.1
 
@@ -229,7 +235,7 @@ def test_the_bound_covers_the_truth_and_not_twice_the_truth():
     uppers = []
     for seed in range(12):
         results, _ = shop(n=200, seed=seed)
-        uppers.append(empriv.bounds(empriv.measure(results, known="calendar"), EPSILON).upper)
+        uppers.append(empriv.measure(results, known="calendar").bounds(EPSILON).upper)
     truth = normal_delta(0.3)
     assert np.mean(np.array(uppers) >= truth) >= 0.9
     assert np.median(uppers) < 3 * truth
@@ -275,7 +281,7 @@ def test_an_exact_leak_is_not_lost_when_a_level_is_taken_out():
     assert plain.delta_i(EPSILON)[0] == pytest.approx(1.0)
     assert known.delta_i(EPSILON)[0] == pytest.approx(1.0)
     assert known.epsilon_i(0.1)[0] == np.inf
-    assert empriv.bounds(known, EPSILON).upper_i[0] == 1.0
+    assert known.bounds(EPSILON).upper_i[0] == 1.0
     assert known.delta_i(EPSILON)[1] < 0.5
 
 
@@ -284,7 +290,7 @@ def test_what_is_known_determines_the_result():
     results = empriv.Results.from_arrays(q, np.stack((q - 1, q)), databases=days(60))
     risk = empriv.measure(results, known="calendar")
     assert risk.delta_i(EPSILON).tolist() == [1.0, 0.0]
-    assert any(check.severity == "error" and check.code == "known" for check in empriv.checks(risk, EPSILON))
+    assert any(check.severity == "error" and check.code == "known" for check in checks(risk, EPSILON))
 
 
 # How much counts as known
@@ -410,3 +416,13 @@ def test_logarithms_leave_a_hockey_stick_as_it_is():
     assert known.delta(EPSILON) == pytest.approx(logs.delta(EPSILON), rel=0.1)
     assert known.influence()[0] == pytest.approx((q - np.exp(y - 0.05)).max())
     assert not known.without_logarithm().left.logarithm
+
+
+def test_the_spread_of_residuals_that_are_mostly_zero_stays_on_their_scale() -> None:
+    """Answers rounded so coarsely that they change on one day of the week alone."""
+    day = np.arange(300)
+    rng = np.random.default_rng(3)
+    y = np.where(day % 5 == 0, 50.0 * rng.integers(0, 2, 300), 0.0)
+    fit = fitted(y, [category_term("label", day % 5)], spread=True)
+    assert fit.spread is not None
+    assert 1e-6 < fit.spread.least < fit.spread.scale.max() < 1e6

@@ -13,7 +13,7 @@ import pytest
 import empriv
 from empriv import protocols
 from empriv.errors import FileFormatError, InputError
-from empriv.noise.drawn import with_noise
+from empriv.noise.drawing import with_noise
 from empriv.noise.law import Law
 from empriv.results import Results
 

@@ -63,18 +63,15 @@ def test_the_one_standard_error_rule_is_the_default() -> None:
     assert empriv.measure(q, q[None]).density.bandwidths[0] == rule
 
 
-def test_scores_of_draws_are_those_of_all_pairs() -> None:
+def test_sweeps_along_the_line_give_the_scores_of_all_pairs() -> None:
     rng = np.random.default_rng(4)
     databases = np.repeat(np.arange(30), 4)
     points = np.round(np.repeat(rng.normal(0, 3, 30), 4) + rng.laplace(size=120), 1)  # with ties
     grid = selection.bandwidth_grid(points, empriv.KERNELS["laplace"])
-    fast = selection.laplace_by_groups(points, databases, grid)
-    np.testing.assert_allclose(
-        fast, selection.log_densities(points, databases, empriv.KERNELS["laplace"], grid), rtol=1e-12
-    )
-    alone = selection.laplace_by_groups(points, np.arange(120), grid)
+    kernel = empriv.KERNELS["laplace"]
+    apart, alone = (selection.log_densities(points, groups, kernel, grid) for groups in (databases, np.arange(120)))
     np.testing.assert_allclose(alone, selection.laplace_log_densities(points, grid), rtol=1e-9)
-    assert np.abs(alone - fast).max() > 0.1  # draws of the same database do not score each other
+    assert np.abs(alone - apart).max() > 0.1  # draws of the same database do not score each other
 
 
 @pytest.mark.slow
@@ -142,30 +139,21 @@ def test_bandwidths_are_fitted_on_the_results_with_everyone(rule: str) -> None:
 @pytest.mark.parametrize("neighbours", [1, 3])
 def test_breiman_bandwidths(neighbours: int) -> None:
     q = _sample("lognormal")[:30]
-    density = empriv.VariableKde("gaussian", "breiman", neighbours=neighbours, scale=1.5)
+    density = empriv.VariableKde("gaussian", neighbours=neighbours, scale=1.5)
     found = empriv.measure(q, q[None], density=density).density.bandwidths
     assert found == pytest.approx(1.5 * neighbour_distances(q, neighbours), rel=1e-12)
 
 
 def test_breiman_bandwidths_of_tied_results_reach_to_another_value() -> None:
     q = np.array([1.0, 1.0, 1.0, 4.0, 6.0, 6.0, 9.0])
-    density = empriv.VariableKde("gaussian", "breiman", neighbours=1, scale=1.0)
+    density = empriv.VariableKde("gaussian", neighbours=1, scale=1.0)
     found = empriv.measure(q, q[None], density=density).density.bandwidths
     assert found == pytest.approx([3.0, 3.0, 3.0, 2.0, 2.0, 2.0, 3.0])
 
 
-def test_abramson_bandwidths_have_the_scale_as_geometric_mean_and_widen_where_results_are_sparse() -> None:
-    q = np.sort(_sample("lognormal"))
-    density = empriv.VariableKde("gaussian", "abramson", scale=0.4)
-    found = empriv.measure(q, q[None], density=density).density.bandwidths
-    assert np.exp(np.log(found).mean()) == pytest.approx(0.4, rel=1e-9)
-    assert found[-1] > 2 * np.median(found)
-
-
-@pytest.mark.parametrize("method", ["breiman", "abramson"])
-def test_variable_bandwidths_chosen_by_likelihood_follow_the_unit(method: str) -> None:
+def test_variable_bandwidths_chosen_by_likelihood_follow_the_unit() -> None:
     q = _sample("lognormal")[:40]
-    density = empriv.VariableKde("gaussian", method)
+    density = empriv.VariableKde("gaussian")
     found = empriv.measure(q, q[None], density=density).density.bandwidths
     scaled = empriv.measure(2.0**30 * q, 2.0**30 * q[None], density=density).density.bandwidths
     assert np.all(found > 0)

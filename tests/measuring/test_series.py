@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import empriv
-from empriv.measuring.series.by_kind import previous_weights
 from empriv.measuring.series.composition import (
     certain_after,
     composed_delta,
@@ -17,8 +16,8 @@ from empriv.measuring.series.composition import (
     losses_of,
     told,
 )
-from empriv.measuring.series.effect_size import l_moments, near_edges, regular, upper_means
-from empriv.measuring.series.shift_pairs import moments
+from empriv.measuring.series.effect_size import l_moments, moments, near_edges, regular, upper_means
+from empriv.measuring.series.repeated import previous_weights
 
 EPSILONS = np.array([0.0, 0.1, 1.0])
 
@@ -223,8 +222,6 @@ def test_bounds_hold_the_estimate_and_those_of_one_publication():
     assert np.all(bounded.upper_i >= single.upper_i)
     assert np.all(bounded.lower <= bounded.estimate)
     assert "52 publications" in " ".join(bounded.notes)
-    codes = [check.code for check in empriv.checks(year, 1.0)]
-    assert "repeated" in codes
 
 
 def test_few_databases_give_no_upper_figure_of_a_skewed_law():
@@ -234,7 +231,7 @@ def test_few_databases_give_no_upper_figure_of_a_skewed_law():
     bounded = year.bounds(1.0)
     assert bounded.upper == 1.0
     assert any("no upper figure" in note for note in bounded.notes)
-    assert [check.severity for check in empriv.checks(year, 1.0) if check.code == "repeated"] == ["warning"]
+    assert [message.severity for message in bounded.assumes if message.code == "no-repeated-bound"] == ["warning"]
 
 
 def test_shapes_are_told_apart():

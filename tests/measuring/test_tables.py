@@ -12,9 +12,10 @@ from scipy.special import ndtr
 import empriv
 from empriv.errors import InputError
 from empriv.measuring.tables import TableRisk, measure_given_table, measure_table
-from empriv.measuring.tables.each_cell import cell_results
+from empriv.measuring.tables.cell_risks import cell_results
 from empriv.measuring.tables.fit import fit_table, shrinkage
 from empriv.results import Cell, Outcome, Results
+from empriv.validate.checks import checks
 
 N = 365
 
@@ -414,4 +415,4 @@ def test_the_differencing_attack_is_certain_and_a_benign_pair_is_not():
     benign = pair(Results.from_arrays(rest, [rest - other]), Results.from_arrays(near, [near - other]))
     assert not benign.leaks
     assert benign.delta(0.1) < 0.1
-    assert not [check for check in empriv.checks(benign, 0.1) if check.severity == "error"]
+    assert not [check for check in checks(benign, 0.1) if check.severity == "error"]

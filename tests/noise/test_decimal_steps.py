@@ -14,12 +14,10 @@ from hypothesis import strategies as st
 
 import empriv
 from empriv.errors import InputError
-from empriv.noise.design.design import offered_granularity
-from empriv.noise.drawing import cell_of, release
-from empriv.noise.drawn import with_noise
+from empriv.noise.design import offered_granularity
+from empriv.noise.drawing import cell_of, release, with_noise
 from empriv.noise.law import (
     Law,
-    cells_moved,
     check_granularity,
     decimal_at_most,
     exact_step,
@@ -51,13 +49,6 @@ def test_what_is_released_is_the_cell_that_was_certified(value: float, step: flo
     assert cell_of(law, value) == int(np.rint(value / step))
     half = round(value) * step / 2
     assert cell_of(law, half) == int(np.rint(half / step))
-
-
-@given(st.floats(-1e5, 1e5), st.floats(0.0, 100.0), st.sampled_from((*DECIMALS, 0.25)))
-def test_no_change_moves_more_cells_than_is_said(value: float, change: float, step: float) -> None:
-    law = Law.of(step, [("point", 1.0, 0.0)])
-    moved = abs(cell_of(law, value + change) - cell_of(law, value))
-    assert moved <= cells_moved(abs((value + change) - value), step)
 
 
 def test_draws_on_results_are_multiples_too() -> None:

@@ -13,11 +13,10 @@ from scipy.signal import fftconvolve
 
 import empriv
 from empriv.errors import CertificateError, InputError
-from empriv.judge.dither import dither
+from empriv.judge.cover import dither
 from empriv.judge.noise_kernels import alone
 from empriv.judge.noise_kernels import classical as classical_kernel
-from empriv.noise.design.bisecting import least_noise
-from empriv.noise.design.design import METHODS, classical_noise, design_noise
+from empriv.noise.design import METHODS, classical_noise, design_noise, least_noise
 from empriv.noise.judging import JudgedAnswer, by_noise_alone, kernel_of
 from empriv.noise.law import Law
 from empriv.noise.noise import Noise
@@ -111,7 +110,7 @@ def design_kind(kind: str, epsilon: float, delta: float) -> float:
     """Closed forms of both mechanisms for a move of 2: s = d/(epsilon - 2 log(1 - delta)), and Balle and Wang's."""
     if kind == "laplace":
         return 2.0 / (epsilon - 2 * math.log1p(-delta))
-    from empriv.protocols.scales import gaussian_scale
+    from empriv.protocols.ready import gaussian_scale
 
     return math.sqrt(2 / math.pi) * gaussian_scale(2.0, epsilon, delta)
 

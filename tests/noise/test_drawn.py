@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import empriv
-from empriv.noise.drawn import with_noise
+from empriv.noise.drawing import with_noise
 from empriv.noise.law import Law
 from empriv.results import Outcome, Results
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import empriv
+from empriv.errors import CertificateError
 from empriv.judge.noise_kernels import NoiseKernel
 from empriv.measuring.series.composition import composed_delta, gaussian_delta
-from empriv.noise.certify.noise_alone import pair_of_noise, squares_alone
 from empriv.noise.law import Law
-from empriv.noise.publications import effects_with_noise
+from empriv.noise.publications import effects_with_noise, pair_of_noise, squares_alone
 
 G = 2.0**-7
 
@@ -143,9 +143,9 @@ def test_it_is_saved_with_its_publications_and_certified_again(tmp_path):
     loaded.check_release()
     narrow = Law.of(G, [("gaussian", 1.0, 0.3 * noise.scale)])
     for altered in (replace(noise, times=300), replace(noise, law=narrow)):
-        with pytest.raises(empriv.CertificateError):
+        with pytest.raises(CertificateError):
             altered.check_release()
-    with pytest.raises(empriv.CertificateError):
+    with pytest.raises(CertificateError):
         noise.certified_for(normal_risk(n=120, shifts=(0.1, 2.0)))
 
 

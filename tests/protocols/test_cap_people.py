@@ -8,9 +8,9 @@ import pytest
 
 import empriv
 from empriv import protocols
-from empriv.comparing.capping import capped_results, largest_cap
+from empriv.comparing.advising import PeopleAdd
 from empriv.errors import InputError, QueryError
-from empriv.protocols.places import capped_people_text
+from empriv.protocols.protocol import capped_people_text, sum_and_rows
 
 
 @pytest.fixture(scope="module")
@@ -67,8 +67,21 @@ def test_nobody_moves_a_capped_sum_or_count_by_more(frame: pd.DataFrame, query: 
     assert moved <= 3 * (1 + 1e-9)
     assert before > 3  # the cap does something
     # for sums and counts the capped answers follow from the results
-    np.testing.assert_allclose(capped_results(plain, 3.0).q, results.q)
-    np.testing.assert_allclose(capped_results(plain, 3.0).entry_q, results.entry_q)
+    np.testing.assert_allclose(PeopleAdd.of(plain).capped(3.0).q, results.q)
+    np.testing.assert_allclose(PeopleAdd.of(plain).capped(3.0).entry_q, results.entry_q)
+
+
+@pytest.mark.parametrize("query", ["avg(amount)", "SELECT avg(amount) FILTER (WHERE amount > 0) AS a FROM data"])
+def test_capped_averages_follow_from_sums_and_numbers_of_rows(frame: pd.DataFrame, query: str) -> None:
+    data = empriv.databases(frame, database="day", individual="who", unidentified="keep")
+    text = sum_and_rows(query)
+    assert text is not None
+    people = PeopleAdd.of(empriv.collect(data, query), empriv.collect(data, text))
+    results = protocols.cap_people(query, at=25.5).collect(data)
+    np.testing.assert_allclose(people.capped(25.5).q, results.q)
+    np.testing.assert_allclose(people.capped(25.5).entry_q, results.entry_q)
+    for other in ("sum(amount)", "avg(DISTINCT amount)", "avg(amount) + 1", "SELECT avg(amount), count(*) FROM data"):
+        assert sum_and_rows(other) is None
 
 
 def test_averages_and_what_follows_declare_no_reach() -> None:
@@ -87,23 +100,3 @@ def test_what_cannot_be_capped_is_refused(frame: pd.DataFrame, query: str) -> No
         protocols.cap_people(query, at=3).collect(data)
     with pytest.raises(InputError, match="at"):
         protocols.cap_people(query, at=0)
-
-
-def test_the_cap_is_the_largest_that_the_capped_answer_hides() -> None:
-    rng = np.random.default_rng(1)
-    added = np.minimum(rng.pareto(1.5, (60, 365)) * 4.0, 4000.0)
-    results = empriv.Results.from_arrays(added.sum(axis=0), added.sum(axis=0) - added)
-
-    def audited(published: empriv.Results) -> empriv.Audit:
-        return empriv.audit(published, known="nothing")
-
-    found = largest_cap(results, audited, 1.0, 0.05)
-    assert found is not None
-    at, published = found
-    assert 0 < at < added.max()
-    noise = empriv.design_noise(audited(published), epsilon=1.0, delta=0.05, bound=at, dither=True, granularity=0.25)
-    assert noise.cover >= at * (1 - 1e-9)
-    # twice the cap needs more noise than dither: it is not hidden by it
-    wide = capped_results(results, 2 * at)
-    more = empriv.design_noise(audited(wide), epsilon=1.0, delta=0.05, bound=2 * at, granularity=0.25)
-    assert more.expected_error > noise.expected_error

@@ -19,7 +19,7 @@ from scipy import stats
 import empriv
 from empriv import protocols
 from empriv.protocols.answer_steps import opendp_mechanism, opendp_noise
-from empriv.protocols.scales import gaussian_delta, gaussian_scale, laplace_scale
+from empriv.protocols.ready import gaussian_delta, gaussian_scale, laplace_scale
 from empriv.results import Outcome, Results
 
 RAW = "SELECT sum(amount) FROM data"
@@ -145,11 +145,11 @@ def test_measured_delta_is_that_of_the_closed_form(law: str) -> None:
         accountant = pld.from_gaussian_mechanism(gaussian_scale(100, 1.0, 0.05), sensitivity=100.0)
     for epsilon in (0.0, 0.5):
         truth = accountant.get_delta_for_epsilon(epsilon)
-        right = empriv.bounds(empriv.measure(protocol(100.0).collect(fixed(), draws=1, rng=2)), epsilon)
+        right = empriv.measure(protocol(100.0).collect(fixed(), draws=1, rng=2)).bounds(epsilon)
         assert right.lower <= truth <= right.upper
         assert right.estimate == pytest.approx(truth, abs=0.05)
         # stated at a quarter of what it is, the noise is a quarter of what it must be
-        wrong = empriv.bounds(empriv.measure(protocol(25.0).collect(fixed(), draws=1, rng=2)), epsilon)
+        wrong = empriv.measure(protocol(25.0).collect(fixed(), draws=1, rng=2)).bounds(epsilon)
         assert wrong.lower > truth
 
 

@@ -13,6 +13,8 @@ from scipy import stats
 
 import empriv
 from empriv import protocols
+from empriv.collecting import explain
+from empriv.errors import SourceError
 from empriv.results import Outcome
 
 RAW = "SELECT avg(amount) FROM data"
@@ -114,8 +116,8 @@ def test_groups_that_a_draw_does_not_have(frame: pd.DataFrame) -> None:
 
 @pytest.mark.slow
 def test_a_query_that_runs_once_per_individual(frame: pd.DataFrame) -> None:
-    query = "SELECT sum(coalesce(amount, 0)) FROM data HAVING count(*) > 0"
-    assert "once per individual" in empriv.explain(data_of(frame), query)
+    query = "SELECT sum(coalesce(amount, 0)) FROM data HAVING avg(coalesce(amount, 0)) > -1000000000"
+    assert "once per individual" in explain(data_of(frame), query)
 
     def total(rows: Sequence[slow.Row]) -> float | None:
         return float(sum(row["amount"] or 0.0 for row in rows)) if rows else None
@@ -282,7 +284,7 @@ def test_integers_stay_exact_and_nan_is_not_clipped() -> None:
 
 def test_what_cannot_be_done_is_said(frame: pd.DataFrame) -> None:
     data = data_of(frame)
-    with pytest.raises(empriv.SourceError, match="did you mean 'amount'"):
+    with pytest.raises(SourceError, match="did you mean 'amount'"):
         protocols.top_coded(RAW, "amuont", at=3).collect(data)
     with pytest.raises(empriv.InputError, match="column of numbers, and 'kind' is not"):
         protocols.local_noise(RAW, "kind", scale=1).collect(data)

@@ -48,12 +48,12 @@ def test_the_first_screen_says_what_the_library_holds(
     made = held["decision"]
     said = reader.texts(".decision p:not(.small)")
     assert said[:2] == [made["line"], made["reason"]]
-    assert reader.texts(".decision .small") == [made["condition"]]
+    assert reader.texts(".decision .small") == [f"{made['beyond']} {made['condition']}"]
     assert held["advice"] == advice.to_json()
     best = advice.best
     assert best is not None
     tried = {action["title"]: action for action in (*held["advice"]["options"], held["advice"]["classical"])}
-    heads = [text.removesuffix(" least error that passes") for text in reader.texts("#do ~ table tbody th")]
+    heads = [text.removesuffix(" recommended") for text in reader.texts("#do ~ table tbody th")]
     assert heads[0] == best.title
     assert advice.classical is not None
     marks = {"pass": "● pass", "fail": "▲ fail", "unresolved": "◆ cannot tell"}

@@ -17,7 +17,7 @@ from empriv.report.charts.all_charts import chart, charts_of
 from empriv.report.charts.chart import risk_scale
 from empriv.report.charts.laws import two_laws
 from empriv.report.charts.moves_chart import MovesDrawn, drawn
-from empriv.report.gather import HISTOGRAM_EDGES, gather
+from empriv.report.gather import gather
 from empriv.words.nouns import Nouns
 from empriv.words.sentences import number
 from report.cases import EXTREMES, NASTY, extreme, results
@@ -56,13 +56,10 @@ def test_delta_is_what_was_measured(ordinary: empriv.Audit) -> None:
         assert material.band["lower"][k] <= found.lower + 1e-12
 
 
-def test_histogram_counts_everybody(ordinary: empriv.Audit) -> None:
+def test_everybody_who_is_exposed_is_counted(ordinary: empriv.Audit) -> None:
     material = gather(ordinary)
-    assert (material.curves.histogram.sum(axis=1) == 30).all()
     one = ordinary.delta_i(float(material.epsilons[5]))
-    for k in range(1, len(HISTOGRAM_EDGES)):
-        inside = (one > HISTOGRAM_EDGES[k - 1]) & (one <= HISTOGRAM_EDGES[k])
-        assert material.curves.histogram[5, k] == np.count_nonzero(inside)
+    assert material.curves.n_exposed[5] == np.count_nonzero(one > 0)
 
 
 def test_the_shaded_area_is_where_the_ratio_exceeds() -> None:
@@ -119,7 +116,7 @@ def test_wrong_use_is_said(ordinary: empriv.Audit, tmp_path: Path) -> None:
 
 
 def test_a_name_is_no_markup() -> None:
-    made = drawn(MovesDrawn(np.array([0.1, 4.0]), np.arange(2), 1.0), furthest=NASTY[0])
+    made = drawn(MovesDrawn(np.array([0.1, 4.0]), np.ones(2, int), 1.0), furthest=NASTY[0])
     tags = {one.tag.rpartition("}")[2] for one in ElementTree.fromstring(made.svg).iter()}
     assert not tags & {"script", "img", "image", "foreignObject", "a"}
 
@@ -129,22 +126,25 @@ def test_every_move_is_counted_once_and_those_beyond_the_cover_are_coloured(wide
     rng = np.random.default_rng(0)
     sizes = np.concatenate((rng.uniform(0.01, 1.0, 500) * widest ** rng.uniform(0, 1, 500), [0.0, np.inf, np.inf]))
     cover = float(np.quantile(sizes[:500], 0.9))
-    made = drawn(MovesDrawn(sizes, np.arange(503), cover), unit="min", nouns=Nouns("aircraft", "day"))
+    made = drawn(MovesDrawn(sizes, np.ones(503, int), cover), unit="min", nouns=Nouns("aircraft", "day"))
     assert sum(made.data["aircraft-days"]) == 500
     assert sum(made.data["beyond"]) == np.count_nonzero(sizes[:500] > cover)
     bars = next(part for part in made.spec["layer"] if part["name"] == "bars")["data"]["values"]
     assert sum(bar["count"] - bar["from"] for bar in bars if bar["what"] == "beyond") == sum(made.data["beyond"]) + 2
     assert f"Orange: {sum(made.data['beyond']) + 2} (" in made.caption
     line = next(part for part in made.spec["layer"] if part["name"] == "here")["data"]["values"][0]
-    assert line["said"].startswith("hidden up to here: ")
-    # what is said to be beyond changes with the cover
-    assert "None is beyond" in drawn(MovesDrawn(sizes[:500], np.arange(500), float(sizes[:500].max()))).caption
+    assert line["said"].startswith("hidden up to ")
+    # no bar is of both, and what is said to be beyond changes with the cover
+    assert all(bar["from"] == 0 for bar in bars)
+    labels = [part["data"]["values"][0].get("said", "") for part in made.spec["layer"] if part["name"] == "more"]
+    assert [label.removesuffix(" \u2192") for label in labels] == ["not hidden"]
+    assert "All are hidden." in drawn(MovesDrawn(sizes[:500], np.ones(500, int), float(sizes[:500].max()))).caption
 
 
 @pytest.mark.parametrize("sizes", [[], [0.0], [np.inf], [0.0, np.inf], [5.0], [1e-300, 1e300]], ids=str)
 def test_any_moves_are_drawn(sizes: list[float]) -> None:
     for cover in (None, 0.0, 2.0):
-        made = drawn(MovesDrawn(np.array(sizes), np.zeros(len(sizes), int), cover), furthest="somebody")
+        made = drawn(MovesDrawn(np.array(sizes), np.ones(len(sizes), int), cover), furthest="somebody")
         json.dumps(made.spec, allow_nan=False)
         assert "NaN" not in made.svg
 
@@ -153,13 +153,32 @@ def test_the_furthest_is_named_and_the_line_is_where_the_verdict_has_it(ordinary
     verdict = ordinary.verdict(epsilon=0.05, delta=0.3)
     assert verdict.day is not None
     assert verdict.day.cover > 0
-    made = CHARTS["moves"](
-        gather(ordinary, names=[str(label) for label in ordinary.results.individuals], day=verdict.day)
-    )
+    names = [str(label) for label in ordinary.results.individuals]
+    made = CHARTS["moves"](gather(ordinary, names=names, day=verdict.day))
     assert made is not None
     layers = {part["name"]: part["data"]["values"] for part in made.spec["layer"]}
-    assert layers["cover"][0]["low"] == pytest.approx(verdict.day.typical, rel=1e-5)
-    assert layers["furthest"][0]["said"] == f"furthest: {ordinary.moved(top=1, show_ids=True).individual[0]}"
+    assert layers["cover"][0]["low"] == pytest.approx(verdict.day.cover, rel=1e-5)
+    furthest = ordinary.moved(top=1, show_ids=True).individual[0]
+    assert made.caption.endswith(f" Furthest: person {furthest}.")
+    hidden = CHARTS["moves"](gather(ordinary, names=names, day=verdict.day, pseudonyms=True))
+    assert hidden is not None
+    assert hidden.caption.endswith(f" Furthest: person {furthest} (a code name).")
+
+
+def test_where_days_hide_differently_moves_are_shares_of_what_their_day_hides() -> None:
+    rng = np.random.default_rng(4)
+    level = np.repeat([1.0, 5.0], 60)
+    q = level * rng.normal(20.0, 2.0, 120)
+    results = empriv.Results.from_arrays(q, q - level * rng.exponential(0.3, (20, 120)))
+    audit = empriv.audit(results, known=empriv.Given(level), epsilon=1.0)
+    day = audit.verdict(epsilon=1.0, delta=0.1).day
+    assert day is not None
+    made = CHARTS["moves"](gather(audit, day=day))
+    assert made is not None
+    layers = {part["name"]: part["data"]["values"] for part in made.spec["layer"]}
+    assert layers["cover"][0]["low"] == 1.0
+    assert layers["here"][0]["said"] == "hidden"
+    assert sum(made.data["beyond"]) == day.beyond > 0
 
 
 @pytest.mark.slow

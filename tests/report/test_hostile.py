@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import empriv
-from empriv.base.harmless import visible
+from empriv.base.text import visible
 from empriv.collecting.origins import Origin
 from empriv.report import write_report
 from empriv.words.sentences import number

@@ -30,13 +30,13 @@ def test_it_says_what_the_noise_holds(audit: empriv.Audit, tmp_path: Path, read:
     reader = read(page, viewport={"width": 390, "height": 900})
     made = audit.decision(audit.verdict(epsilon=0.5, delta=0.05), noise=noise)
     assert [text for text in reader.texts(".decision p") if "before signing" not in text] == [
-        made.line, made.reason, made.promise, made.condition
+        made.line, made.reason, f"{made.promise} {made.condition} Refuse to sign if that does not hold."
     ]  # fmt: skip
     assert noise.law.words in reader.page.inner_text("main")
     assert f"±{amount(noise.expected_error, 'min')}" in reader.texts("#noise ~ table")[0]
     # the picture is of the noisy answer: nobody is beyond what it hides
-    assert f"hidden up to here: {amount(noise.cover, 'min')}" in reader.page.inner_text("figure[data-chart=moves]")
-    assert "None is beyond" in reader.page.inner_text("figure[data-chart=moves]")
+    assert f"hidden up to {amount(noise.cover, 'min')}" in reader.page.inner_text("figure[data-chart=moves]")
+    assert "All are hidden." in reader.page.inner_text("figure[data-chart=moves]")
     assert reader.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     assert reader.noises == []
     assert reader.requests == [page.as_uri()]

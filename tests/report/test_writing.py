@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 import empriv
 from empriv import datasets
-from empriv.base.harmless import pseudonyms, script_json, visible
+from empriv.auditing.summary import with_validity
+from empriv.base.text import pseudonyms, script_json, visible
 from empriv.errors import InputError
 from empriv.report import gather as gathering
 from empriv.report import notebook_html, write_report
@@ -35,7 +36,7 @@ def words_of(path: Path) -> str:
 
 @pytest.mark.slow
 def test_the_page_says_what_the_terminal_says(ordinary: empriv.Audit, tmp_path: Path) -> None:
-    said = ordinary.with_validity(ordinary.summary())
+    said = with_validity(ordinary, ordinary.summary())
     text = words_of(write_report(ordinary, tmp_path / "r.html").page)
     for sentence in (said.asked, *said.alarms, *said.warnings, *said.notes):
         assert sentence in text

@@ -1,4 +1,4 @@
-"""What executors do with batches of entries, without a cluster: cuts between individuals, labels, the tally's row."""
+"""What executors do with batches of entries, without a cluster: cuts between individuals, labels, the row of totals."""
 
 from __future__ import annotations
 
@@ -12,21 +12,20 @@ import pyarrow
 import pytest
 
 import empriv
-from empriv.collecting.engines.spark.saving import absolute
+from empriv.collecting.engines.spark.tables import absolute
 from empriv.results import Outcome, Results
-from empriv.scale.executors import entries_of, measured_batches
-from empriv.scale.stretches import Yardstick, nobody_listed, yardstick_of
-from empriv.scale.tally import from_bytes, merge_all
+from empriv.scale.cluster import entries_of, measured_batches
+from empriv.scale.measure_chunks import ChunkModel, ChunkOptions, model_of, nobody_listed
+from empriv.scale.totals import Totals, merge_all
 
 EPSILONS = (0.05, 0.2)
 N, PEOPLE = 40, 30
 
 
-def yardstick(q: np.ndarray[Any, np.dtype[np.float64]], *, bounds: bool = True) -> Yardstick:
+def model(q: np.ndarray[Any, np.dtype[np.float64]]) -> ChunkModel:
     everyone = nobody_listed(q, np.zeros(len(q), np.int8), np.arange(len(q)))
-    return yardstick_of(
-        everyone, empriv.Kde(), epsilons=EPSILONS, deltas=(0.0, 0.01), level=0.95, top=4, bounds=bounds, people=PEOPLE
-    )
+    options = ChunkOptions(EPSILONS, (0.0, 0.01), empriv.Kde(), None, True, 4)
+    return model_of(everyone, options, lambda *_: (None, None), people=PEOPLE, n_components=None, positive=lambda: True)
 
 
 def case() -> tuple[Any, np.ndarray[Any, np.dtype[np.float64]], Results]:
@@ -55,7 +54,7 @@ def test_batches_are_measured_like_the_whole(labels: str, entries: int) -> None:
     table = table.set_column(0, "individual", who)
     found = list(
         measured_batches(
-            yardstick(q), iter(table.to_batches(37)), each=True, integers=labels == "integers", entries=entries
+            model(q), iter(table.to_batches(37)), each=True, integers=labels == "integers", entries=entries
         )
     )
     *people, last = found
@@ -69,30 +68,30 @@ def test_batches_are_measured_like_the_whole(labels: str, entries: int) -> None:
     assert len(set(named)) == PEOPLE
     if labels == "several":
         assert named[:2] == ["[null, 0]", "[null, 1]"]
-    tally = from_bytes(last["tally"][0].as_py(), yardstick(q).everyone)
-    np.testing.assert_allclose(tally.worst, risk.delta(np.array(EPSILONS)), atol=1e-12)
-    assert tally.n_individuals == PEOPLE
+    totals = Totals.from_bytes(last["totals"][0].as_py(), model(q).everyone)
+    np.testing.assert_allclose(totals.delta, risk.delta(np.array(EPSILONS)), atol=1e-12)
+    assert totals.n_individuals == PEOPLE
     assert last["individual"].null_count == 1
 
 
 def test_parts_of_individuals_merge_into_all() -> None:
     table, q, results = case()
-    stick = yardstick(q)
+    one = model(q)
     who = table["individual"].to_numpy()
     parts = [table.filter(pyarrow.array(who % 3 == part)) for part in range(3)]
-    tallies = []
+    totals = []
     for part in parts:
-        *_, last = measured_batches(stick, iter(part.to_batches()), each=False, integers=True)
-        tallies.append(from_bytes(last["tally"][0].as_py(), stick.everyone))
-    merged = merge_all(tallies, top=4)
+        *_, last = measured_batches(one, iter(part.to_batches()), each=False, integers=True)
+        totals.append(Totals.from_bytes(last["totals"][0].as_py(), one.everyone))
+    merged = merge_all(totals, keep=4)
     risk = empriv.measure(results)
     np.testing.assert_allclose(merged.total_risk, risk.total_risk(np.array(EPSILONS)), atol=1e-12)
-    assert merged.total_risk[0] > tallies[0].total_risk[0]
+    assert merged.total_risk[0] > totals[0].total_risk[0]
 
 
-def test_no_entries_no_tally() -> None:
+def test_no_entries_no_totals() -> None:
     _, q, _ = case()
-    assert list(measured_batches(yardstick(q), iter([]), each=True, integers=True)) == []
+    assert list(measured_batches(model(q), iter([]), each=True, integers=True)) == []
 
 
 def test_what_is_no_number_is_an_outcome() -> None:
@@ -104,7 +103,7 @@ def test_what_is_no_number_is_an_outcome() -> None:
             "q": [None, float("inf"), float("nan")],
         }
     )
-    results = entries_of(yardstick(q).everyone, table)
+    results = entries_of(model(q).everyone, table)
     assert results.individuals.tolist() == ["a", "b"]
     assert results.starts.tolist() == [0, 2, 3]
     assert results.entry_outcomes.tolist() == [Outcome.NULL, Outcome.PLUS_INFINITY, Outcome.NAN]
@@ -113,7 +112,7 @@ def test_what_is_no_number_is_an_outcome() -> None:
 def test_an_executor_loads_neither_an_engine_nor_a_parser() -> None:
     """What it imports is paid for by every executor, whenever it starts."""
     code = (
-        "import sys, empriv.scale.executors, empriv.collecting.engines.arrow, empriv.collecting.engines.spark.calls\n"
+        "import sys, empriv.scale.cluster, empriv.collecting.engines.engine, empriv.collecting.engines.spark.calls\n"
         "print([name for name in ('sqlglot', 'duckdb', 'pyspark', 'pandas') if name in sys.modules])"
     )
     said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout

@@ -15,8 +15,9 @@ import pytest
 from sqlglot import exp, parse_one
 
 import empriv
+from empriv.collecting import explain
 from empriv.collecting.engines.duckdb.recheck import check_allowed, parsed
-from empriv.collecting.sql import functions
+from empriv.collecting.sql import allowlist
 from empriv.collecting.sql.allowlist import check, check_tables
 from empriv.errors import EmprivError, QueryError, SourceError
 
@@ -93,9 +94,9 @@ ENTRANCES: dict[str, Callable[[empriv.Databases, str], Any]] = {
     "collect": lambda data, query: empriv.collect(data, query),
     "one of several": lambda data, query: empriv.collect(data, ["count(*)", query]),
     "audit": lambda data, query: empriv.audit(data, query),
-    "scan": lambda data, query: empriv.scan(data, query),
-    "explain": lambda data, query: empriv.explain(data, query),
-    "explain without rows": lambda _, query: empriv.explain(None, query),
+    "in chunks": lambda data, query: empriv.audit(data, query, in_chunks=True),
+    "explain": lambda data, query: explain(data, query),
+    "explain without rows": lambda _, query: explain(None, query),
     "known": lambda data, query: empriv.audit(data, "avg(x)", known=query),
     "buckets": lambda data, query: empriv.audit(data, "avg(x)", known=empriv.Buckets([query], 2)),
     "protocol": lambda data, query: empriv.protocols.top_coded(query, "x", at=30).collect(data),
@@ -270,17 +271,17 @@ def test_functions_that_may_be_called_are_those_of_the_engine_that_answer_alike(
     pure = {name for name, _, stability, internal in listed if stability == "CONSISTENT" and internal}
     macros = {name for name, kind, _, internal in listed if kind == "macro" and internal}
     changing = {name for name, _, stability, _ in listed if stability in ("VOLATILE", "CONSISTENT_WITHIN_QUERY")}
-    assert functions.PURE - macros <= pure
-    assert not functions.PURE & changing
-    assert not functions.PURE & (functions.CHANGING | functions.OUTSIDE)
+    assert allowlist.PURE - macros <= pure
+    assert not allowlist.PURE & changing
+    assert not allowlist.PURE & (allowlist.CHANGING | allowlist.OUTSIDE)
     # Of each that answers differently, one sentence says so, or says that it looks elsewhere.
-    assert changing <= functions.CHANGING | functions.OUTSIDE
+    assert changing <= allowlist.CHANGING | allowlist.OUTSIDE
     # What macros call is what a query may call.
     asked = "SELECT macro_definition FROM duckdb_functions() WHERE function_name = $name AND function_type = 'macro'"
     with duckdb.connect() as connection:
         # One fails on a key that is NULL; two cast to types by names that a query need not know.
         apart = {"json_group_object", "md5_number_lower", "md5_number_upper"}
-        for name in sorted((functions.PURE & macros) - apart):
+        for name in sorted((allowlist.PURE & macros) - apart):
             for (definition,) in connection.execute(asked, {"name": name}).fetchall():
                 check(parse_one(f"SELECT {definition} FROM data", dialect="duckdb"))
 
@@ -342,11 +343,18 @@ def test_databases_are_cut_by_what_a_row_holds(cut: str) -> None:
 ENDLESS = "SELECT sum(sin(a.x * b.x + c.i)) FROM data AS a, data AS b, range(100000000) AS c(i)"
 
 
-@pytest.mark.parametrize("asked", [empriv.collect, empriv.audit, empriv.scan])
+@pytest.mark.parametrize("asked", [empriv.collect, empriv.audit])
 def test_a_query_ends_in_time(asked: Callable[..., Any], data: empriv.Databases) -> None:
     for query in (ENDLESS, "SELECT sum(x * i) FROM data, range(10000000000) AS c(i)"):
         with pytest.raises(QueryError, match=r"within `timeout`, 0.3 seconds, and did not\. Hint"):
             asked(data, query, timeout=0.3, progress=False)
+
+
+def test_measuring_in_chunks_ends_in_time() -> None:
+    rows = "SELECT i % 40 AS day, i % 1000003 AS who, random() AS x FROM range(20000000000) AS t(i)"
+    endless = empriv.databases(rows, database="day", individual="who")
+    with pytest.raises(QueryError, match="within `timeout`"):
+        empriv.audit(endless, "sum(x)", in_chunks=True, timeout=0.5, progress=False)
 
 
 def test_a_query_ends_in_time_wherever_it_is_asked(data: empriv.Databases) -> None:
@@ -355,7 +363,7 @@ def test_a_query_ends_in_time_wherever_it_is_asked(data: empriv.Databases) -> No
     with pytest.raises(QueryError, match="within `timeout`"):
         empriv.audit(data, "avg(x)", known=ENDLESS, timeout=1.5)
     assert empriv.collect(data, "avg(x)", timeout=60).n_databases == 20
-    assert "SELECT" in empriv.explain(data, "avg(x)", timeout=60, memory_limit="1GB")
+    assert "SELECT" in explain(data, "avg(x)", timeout=60, memory_limit="1GB")
 
 
 @pytest.mark.parametrize("timeout", [0, -1, True, "soon", float("nan"), float("inf"), 1e300, 10**400])

@@ -14,10 +14,10 @@ import pytest
 from sqlglot import parse_one
 
 import empriv
-from empriv.collecting import SparkEngine, collect, databases
+from empriv.collecting import SparkEngine, collect, databases, explain
 from empriv.collecting.queries import query_of
-from empriv.collecting.sql.evaluate import evaluate
-from empriv.errors import InputError, QueryError
+from empriv.collecting.sql.execute import answered
+from empriv.errors import EmprivError, InputError, QueryError
 from spark_sessions import JAVA, QUIET, SPARK, rows
 
 pytestmark = [JAVA, SPARK, QUIET]
@@ -57,7 +57,7 @@ def opened(crowded: Any) -> Iterator[Any]:
 def refused_twice(opened: Any, query: str, culprit: str) -> None:
     jobs = opened.spark.sparkContext.statusTracker().getJobIdsForGroup()
     with pytest.raises(QueryError, match=culprit):
-        evaluate(opened, query_of(query), show=False)
+        answered(opened, query_of(query), show=False)
     assert opened.spark.sparkContext.statusTracker().getJobIdsForGroup() == jobs, "something was run before"
     for ask in (
         opened.fetch,
@@ -85,7 +85,7 @@ def test_files_are_not_read(opened: Any, folder: Path) -> None:
 
 def test_a_name_of_with_is_known_in_its_own_part_only(opened: Any) -> None:
     query = "SELECT avg(x) + (WITH people AS (SELECT 1 AS x) SELECT sum(x) FROM people) FROM data"
-    assert evaluate(opened, query_of(query), show=False).q.size == 35
+    assert answered(opened, query_of(query), show=False)[0].q.size == 35
     refused_twice(opened, f"{query}, people", "people")
 
 
@@ -134,16 +134,16 @@ def test_functions_that_were_registered_are_not_called(opened: Any, function: st
 @pytest.mark.parametrize("name", ["env:HOME", "system:user.home", "spark.sql.warehouse.dir"])
 def test_settings_are_not_put_into_texts(opened: Any, name: str) -> None:
     with pytest.raises(QueryError, match=r"\$\{"):
-        evaluate(opened, query_of(f"SELECT avg(x) + length('${{{name}}}') FROM data"), show=False)
+        answered(opened, query_of(f"SELECT avg(x) + length('${{{name}}}') FROM data"), show=False)
 
 
-def test_scans_and_explanations_are_refused_as_well(crowded: Any) -> None:
+def test_chunks_and_explanations_are_refused_as_well(crowded: Any) -> None:
     data, engine = databases(crowded.table("people"), database="day", individual="who"), SparkEngine(crowded)
     for query in (LEAK.format("secrets"), "SELECT avg(x) + length(user) FROM data"):
+        with pytest.raises(EmprivError):
+            empriv.audit(data, query, engine=engine, in_chunks=True)
         with pytest.raises(QueryError):
-            empriv.scan(data, query, engine=engine)
-        with pytest.raises(QueryError):
-            empriv.explain(data, query, engine=engine)
+            explain(data, query, engine=engine)
 
 
 def test_what_runs_on_the_driver_is_admitted_there_too(opened: Any, folder: Path) -> None:
@@ -179,7 +179,7 @@ def test_what_a_query_may_do_gives_the_answers_of_duckdb(opened: Any, query: str
         rows(600), database="day", individual="who",
         tables={"shops": "SELECT * FROM (VALUES (0, 2.0), (1, 3.0)) AS t(k, weight)"},
     )  # fmt: skip
-    there, expected = evaluate(opened, query_of(query), show=False), collect(here, query, progress=False)
+    there, expected = answered(opened, query_of(query), show=False)[0], collect(here, query, progress=False)
     assert there.components == expected.components
     np.testing.assert_array_equal(there.outcomes, expected.outcomes)
     np.testing.assert_allclose(there.entry_q, expected.entry_q, rtol=1e-12, equal_nan=True)

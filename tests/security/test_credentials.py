@@ -136,7 +136,7 @@ def test_what_is_missing_on_the_server_is_one_sentence(
 def test_the_command_line_writes_no_password_down(locked: str, tmp_path: Path) -> None:
     files = {name: str(tmp_path / name) for name in ("a.toml", "a.html", "a.empriv", "a.json")}
     command = [
-        "audit", locked, "--table", "pay", "--database", "day", "--individual", "who", "--query", "avg(x)", "--beside",
+        "audit", locked, "--table", "pay", "--database", "day", "--individual", "who", "--query", "avg(x)",
         "--write-config", files["a.toml"], "--report", files["a.html"], "--save", files["a.empriv"],
         "--json", files["a.json"],
     ]  # fmt: skip

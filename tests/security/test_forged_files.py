@@ -71,7 +71,7 @@ def nobody_matters(meta: dict[str, Any], arrays: dict[str, Any]) -> None:
 
 def everything_is_smooth(meta: dict[str, Any], _: dict[str, Any]) -> None:
     """The audit's own results, and a density so wide that nobody can be seen in it."""
-    meta["density"] = {"kind": "kde", "kernel": "laplace", "bandwidth": 1e9, "refit": True}
+    meta["density"] = {"kind": "kde", "kernel": "laplace", "bandwidth": 1e9}
     meta["law"] = POINT.to_json()
 
 
@@ -233,7 +233,7 @@ def at(place: Any, value: Any) -> Callable[[Any], Any]:
         fact("reach", []),
         fact("law", None),
         fact("law", {"granularity": "nan", "parts": []}),
-        fact("density", {"kind": "kde", "kernel": "laplace", "bandwidth": float("nan"), "refit": True}),
+        fact("density", {"kind": "kde", "kernel": "laplace", "bandwidth": float("nan")}),
         fact("density", [1]),
         fact("presence", 7),
         fact("kind", ["noise"]),

@@ -77,7 +77,7 @@ def test_a_row_as_one_value_holds_its_own_columns_alone(query: str, data: empriv
     ("name", "lines"),
     [
         ("run.toml", 'json = "run.toml"'),
-        ("rows.csv", 'report = "run.html"\nbeside = true\nsave = "rows.csv"'),
+        ("own.key.json", 'report = "own.html"\nledger = "own.key.json"'),
         ("rows.csv", 'save = "rows.csv"'),
         ("own.ledger", 'ledger = "own.ledger"\njson = "own.ledger"'),
     ],
@@ -88,6 +88,7 @@ def test_a_config_replaces_nothing_that_is_read(
     monkeypatch.chdir(tmp_path)
     ROWS.to_csv("rows.csv", index=False)
     Path("own.ledger").write_text("a ledger")
+    Path("own.key.json").write_text("a ledger")
     asked = 'files = "rows.csv"\ndatabase = "day"\nindividual = "who"\nquery = "sum(x)"'
     Path("run.toml").write_text(f"{asked}\n{lines}\n")
     before = Path(name).read_bytes()

@@ -14,7 +14,7 @@ import pytest
 
 import empriv
 from empriv.collecting.queries import query_of
-from empriv.errors import QueryError
+from empriv.errors import InputError, QueryError
 
 # Nobody else is called so, and no other figure ends so.
 PERSON, FIGURE = "zebedee", 0.123456789
@@ -50,10 +50,12 @@ def collected(query: str, data: empriv.Databases = DATA) -> empriv.Results:
     ],
 )
 def test_groups_that_are_individuals_are_refused(query: str) -> None:
-    for ask in (collected, lambda query: empriv.audit(DATA, query), lambda query: empriv.scan(DATA, query)):
+    for ask in (collected, lambda query: empriv.audit(DATA, query)):
         with pytest.raises(QueryError, match="must not group by what identifies individuals") as refused:
             ask(query)
         assert PERSON not in str(refused.value).replace(query, "")
+    with pytest.raises(InputError, match="people cannot be measured in chunks"):
+        empriv.audit(DATA, query, in_chunks=True)
 
 
 @pytest.mark.parametrize(
@@ -89,8 +91,8 @@ def _built(tmp_path: Path) -> dict[str, Any]:
     compared = empriv.compare({"plain": "avg(x)", "round": empriv.protocols.rounded("avg(x)", to=0.5)}, DATA)
     return {
         "Audit": audit, "joint Audit": several, "Results": audit.results, "Risk": audit.risk, "TableRisk": several.risk,
-        "Noise": noise, "Ledger": ledger, "Databases": DATA, "Scan": empriv.scan(DATA, "avg(x)"),
-        "Bounds": audit.bounds(0.5), "Check": audit.checks[0], "Verdict": audit.verdict(epsilon=1.0, delta=0.4),
+        "Noise": noise, "Ledger": ledger, "Databases": DATA, "in chunks": empriv.audit(DATA, "avg(x)", in_chunks=True),
+        "Bounds": audit.bounds(0.5), "Message": audit.checks[0], "Verdict": audit.verdict(epsilon=1.0, delta=0.4),
         "Comparison": compared, "GivenRisk": empriv.audit(DATA, "avg(x)", known=known).against,
         "WorstRisk": empriv.audit(DATA, "avg(x)", known="own").against, "Buckets": empriv.Buckets(ROWS.x.to_numpy(), 3),
         "OwnContribution": empriv.OwnContribution(ROWS.x.to_numpy()), "Summary": audit.summary(),

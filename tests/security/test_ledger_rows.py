@@ -251,7 +251,7 @@ def priced(day: Any, square: float = SQUARE, query: str = "sum(x)", **more: Any)
 
 def windowed(tmp_path: Path, window: str | int, fits: int) -> Any:
     """A ledger in which so many releases at the full price fit in a window."""
-    from empriv.ledger.accounts import Account
+    from empriv.ledger.budget import Account
 
     delta = Account(np.array([fits * SQUARE]), np.zeros(1)).delta(1.0) + 1e-12
     return empriv.Ledger(tmp_path / "w.ledger", policy=Policy(epsilon=1.0, delta=delta, window=window))
@@ -283,14 +283,14 @@ def test_days_of_the_datas_own_are_released_at_their_price(tmp_path: Path) -> No
 
 
 def test_undated_releases_leave_the_window_with_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from empriv.ledger import spending
+    from empriv.ledger import budget
 
     ledger = windowed(tmp_path, "30d", 1)
     ledger.release(priced("2020-01-01", dated=False), lambda: 1.0)
     with pytest.raises(RefusalError):
         ledger.release(priced("2021-01-01", dated=False), lambda: 1.0)
     later = TODAY.toordinal() + 31
-    monkeypatch.setattr(spending, "today", lambda: later)
+    monkeypatch.setattr(budget, "today", lambda: later)
     ledger.release(priced("2021-01-01", dated=False), lambda: 1.0)
 
 

@@ -215,3 +215,13 @@ def test_handlers_of_others_stay_and_ours_are_taken_back(temporary: Path) -> Non
     finally:
         signal.signal(signal.SIGTERM, before)
         signal.signal(signal.SIGHUP, hup)
+
+
+def test_a_process_that_starts_while_its_folder_goes_is_ended() -> None:
+    with scratch.scratch_directory() as folder:
+        pass
+    with (
+        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as late,
+        scratch.writing_into(folder, late),
+    ):
+        assert late.wait(timeout=60) != 0

@@ -17,8 +17,7 @@ import pytest
 from sqlglot import parse_one
 
 import empriv
-from empriv.collecting.engines.duckdb.binding import BINDER_CONFIG, binder_of
-from empriv.collecting.engines.duckdb.recheck import check_same, parsed
+from empriv.collecting.engines.duckdb.recheck import BINDER_CONFIG, binder_of, check_same, parsed
 from empriv.collecting.queries import query_of
 from empriv.collecting.sql.aggregates import AGGREGATES
 from empriv.collecting.sql.allowlist import check, row_expression

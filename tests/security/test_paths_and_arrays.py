@@ -27,8 +27,8 @@ CALLS: dict[str, Callable[[], Any]] = {
     "load": lambda: empriv.load(NUL),
     "audit.save": lambda: empriv.audit(RESULTS).save(NUL),
     "audit.report": lambda: empriv.audit(RESULTS).report(NUL),
-    "scan.save": lambda: empriv.scan(RESULTS).save(NUL),
-    "scan checkpoint": lambda: empriv.scan(DATA, "sum(x)", checkpoint=NUL),
+    "in chunks": lambda: empriv.audit(RESULTS, in_chunks=True).save(NUL),
+    "checkpoint in chunks": lambda: empriv.audit(DATA, "sum(x)", checkpoint=NUL),
     "function checkpoint": lambda: empriv.collect(DATA, lambda rows: rows["x"].sum(), checkpoint=NUL),
     "databases": lambda: empriv.collect(empriv.databases("a\0.csv", database="day", individual="who"), "sum(x)"),
     "glob": lambda: empriv.collect(empriv.databases("*\0*.csv", database="day", individual="who"), "sum(x)"),
@@ -52,7 +52,7 @@ def test_a_nul_in_a_path_is_one_sentence(call: Callable[[], Any]) -> None:
         ["audit", "d.csv", "--save", NUL], ["audit", "d.csv", "--json", NUL], ["audit", "d.csv", "--report", NUL],
         ["audit", "d.csv", "--write-config", NUL], ["audit", "d.csv", "--config", NUL], ["audit", "a\0.csv"],
         ["audit", "d.csv", "--ledger", NUL], ["audit", "d.csv", "--table", "t=a\0.csv"],
-        ["scan", "d.csv", "--checkpoint", NUL], ["scan", "d.csv", "--save", NUL], ["show", NUL],
+        ["audit", "d.csv", "--checkpoint", NUL], ["audit", "d.csv", "--in-chunks", "--save", NUL], ["show", NUL],
     ],
 )  # fmt: skip
 def test_a_command_says_so_too(options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

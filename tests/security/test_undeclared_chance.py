@@ -52,7 +52,7 @@ def test_other_processes_refuse_it_too(data: Any) -> None:
         empriv.audit(data, UNDECLARED["random"], jobs=2, progress=False)
 
 
-def test_protocols_comparisons_scans_and_what_is_known_refuse_it(data: Any) -> None:
+def test_protocols_comparisons_and_what_is_known_refuse_it(data: Any) -> None:
     function = UNDECLARED["random"]
     refused = pytest.raises(QueryError, match=r"must give the same answer each time .* `draws=`")
     with refused:
@@ -65,8 +65,6 @@ def test_protocols_comparisons_scans_and_what_is_known_refuse_it(data: Any) -> N
         protocols.k_threshold(function, k=2).collect(data, jobs=1)
     with refused:
         empriv.compare({"a": "sum(x)", "b": function}, data, jobs=1)
-    with refused:
-        empriv.scan(data, function, jobs=1)
     with refused:
         empriv.collect(data, ["sum(x)", function], jobs=1)
     with refused:

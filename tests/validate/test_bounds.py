@@ -15,11 +15,10 @@ from scipy import stats
 
 import empriv
 from empriv.errors import InputError
-from empriv.judge.noise_kernels import NoiseKernel
+from empriv.judge.noise_kernels import NoiseKernel, kernel_of
 from empriv.measuring.densities.density import Ecdf
 from empriv.results import FloatArray, Outcome, Results
 from empriv.validate.bounds import bounds, upper_total_risk
-from empriv.validate.bounds.noise_as_kernel import kernel_of
 
 RUNS, LEAST = 60, 54
 
@@ -174,7 +173,7 @@ def test_other_densities_and_draws() -> None:
     drawn = bounds(empriv.measure(noisy, noisy[None] - 0.5), 0.1)
     assert gaussian_delta(0.5, 0.1) < drawn.upper < 0.6
     assert any("3 draws" in note for note in drawn.notes)
-    scanned = empriv.scan(empriv.Results.from_arrays(noisy, noisy[None] - 0.5), epsilon=0.1)
+    scanned = empriv.audit(empriv.Results.from_arrays(noisy, noisy[None] - 0.5), epsilon=0.1, in_chunks=True)
     assert scanned.bounds(0.1).notes == drawn.notes
 
 

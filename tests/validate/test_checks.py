@@ -16,10 +16,13 @@ import empriv
 from empriv.errors import InputError
 from empriv.measuring.given import iid_tests as iid
 from empriv.results import FloatArray
-from empriv.validate.checks import Check, checks
-from empriv.validate.checks.robustness import modes, subset, tail_index, togetherness
+from empriv.validate.bounds import Bounds
+from empriv.validate.checks import checks
+from empriv.validate.checks.check import iid_check
+from empriv.validate.checks.one_number import modes, tail_index, togetherness
 from empriv.validate.verdict import verdict
 from empriv.words import sentences as words
+from empriv.words.message import Message
 
 
 def people(rng: np.random.Generator, n: int, count: int, size: float) -> tuple[FloatArray, FloatArray]:
@@ -28,7 +31,7 @@ def people(rng: np.random.Generator, n: int, count: int, size: float) -> tuple[F
     return q, q - size * rng.lognormal(0, 0.3, (count, n))
 
 
-def by_code(found: tuple[Check, ...]) -> dict[str, Check]:
+def by_code(found: tuple[Message, ...]) -> dict[str, Message]:
     return {check.code: check for check in found}
 
 
@@ -126,7 +129,7 @@ def test_figures_of_robustness() -> None:
     assert togetherness(common + 0.1 * rng.normal(size=(10, 100))) > 5
     assert togetherness(rng.normal(size=(10, 100))) < 1.6
     risk = empriv.measure(*people(rng, 40, 6, 0.1))
-    some = subset(risk.results, np.array([4, 1]))
+    some = risk.results.of_individuals(np.array([4, 1]))
     np.testing.assert_allclose(some.without(4), risk.results.without(4))
     assert some.n_individuals == 2
 
@@ -155,12 +158,12 @@ def test_verdicts() -> None:
 
 
 def test_every_check_is_documented() -> None:
-    documented = Path(__file__).parents[2].joinpath("docs", "validity.md").read_text(encoding="utf-8")
+    documented = Path(__file__).parents[2].joinpath("docs", "judge.md").read_text(encoding="utf-8")
     rng = np.random.default_rng(13)
     q, without = people(rng, 40, 3, 0.1)
     without[0] = 1.0
     codes = {check.code for check in checks(empriv.measure(q, without), 0.1)}
-    assert len(codes) == 7
+    assert len(codes) == 8
     assert not [code for code in codes if f"| `{code}` |" not in documented]
 
 
@@ -207,15 +210,13 @@ def test_what_cannot_be_judged() -> None:
 
 
 def test_the_words() -> None:
-    assert words.no_upper_bound(1, 30) == "1 database gives no upper bound: at least 30 are needed."
-    assert words.estimate(0.0013, 0.1, 41) == (
-        "Estimate: delta = 0.0013 at epsilon = 0.1, from 41 databases. Not a guarantee."
-    )
-    assert words.lower(0.0, 0.95).endswith("No loss demonstrated; this is not evidence of privacy.")
-    assert words.upper(0.136, 0.95) == "Upper bound (95%, conditional): delta ≤ 0.14. Assumes i.i.d. databases."
-    assert "no structure finer than 2.1" in words.smooth(2.1)
+    assert words.too_few_for_a_bound(1, 30) == "1 database gives no upper bound: at least 30 are needed."
+    upper, lower = Bounds(0.1, 0.95, 0.0, 0.1, 0.136, np.zeros(1), ()).said
+    assert lower.endswith("No loss demonstrated; this is not evidence of privacy.")
+    assert upper == "Upper bound (95%, conditional): delta ≤ 0.14. Assumes i.i.d. databases."
     assert words.floor(41, 0.0705).startswith("41 databases cannot support any delta below 0.07")
-    assert "only about 17% of the time" in words.no_departure(41, 0.17)
+    few = iid_check(41, {"the results": np.random.default_rng(0).normal(size=41)}, 0)
+    assert "With 41 databases a trend of one standard deviation would be detected only about " in few.sentence
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from scipy import stats
 
 import empriv
+from empriv.cli.main import main
 from empriv.errors import InputError
+from empriv.measuring import GivenRisk
 from empriv.results import FloatArray, Outcome, Results
+from empriv.words.sentences import amount
 
 
 def gaussian_delta(shift: float, epsilon: float) -> float:
@@ -79,8 +85,8 @@ def test_who_moves_it_by_more_than_is_hidden_is_judged_on_that_day() -> None:
     assert (failed.day.beyond, failed.day.exposed, failed.day.people_beyond) == (3, 3, 1)
     said = beyond.decision(failed)
     assert "The answer hides anyone who moves it by up to" in said.reason
-    assert "the most that anyone moved it is 40 kg" in said.reason
-    assert "2.4% of person-days are beyond that" in said.reason
+    assert "one person moved it by 40 kg" in said.reason
+    assert said.beyond == "2.4% of person-days moved it by more than is hidden."
     assert failed.to_json()["day"]["beyond"] == 3
     # enough noise hides the same person
     assert beyond.verdict(**target, noise=400.0) == "pass"
@@ -92,7 +98,7 @@ def test_between_the_cover_and_what_is_shown_it_cannot_be_told() -> None:
     assert judged == "unresolved"
     assert judged.day is not None
     assert (judged.day.beyond, judged.day.exposed) == (3, 0)
-    assert "cannot be told" in empriv.audit(results).decision(judged).reason
+    assert "cannot be told" in empriv.audit(results).decision(judged).beyond
     assert judged.databases_needed is None or 100 < judged.databases_needed <= 1000
 
 
@@ -121,7 +127,7 @@ def test_who_changes_whether_there_is_an_answer_is_beyond_any_cover_on_that_day_
     assert found.individual[0] == "name 1"
     assert found.database[0] == results.databases[results.entry_database[4]]
     assert not math.isinf(found.moved[1])
-    assert "whether there is an answer" in audit.decision(judged).reason
+    assert audit.decision(judged).reason == "At least one person is given away for certain: the result is null."
     # noise does not hide it either
     assert audit.verdict(epsilon=0.1, delta=0.05, noise=1000.0) == "fail"
 
@@ -154,16 +160,66 @@ def test_given_what_is_known_moves_are_beside_the_spread_of_their_day() -> None:
     wide = np.arange(n) % 2
     q = np.where(wide, 40.0, 2.0) * rng.normal(size=n)
     risk = empriv.measure(Results.from_arrays(q, q[None, :] - 0.2), known=wide.astype(float))
-    hidden = risk.cover(0.1, 0.05)
     audit = empriv.audit(Results.from_arrays(q, q[None, :] - 0.2), known=wide.astype(float))
-    calm, large = (audit.cover_on(place, 0.1, 0.05) for place in (0, 1))
-    assert calm == pytest.approx(hidden, rel=0.35)
+    assert audit.cover(0.1, 0.05) == risk.cover(0.1, 0.05)
+    calm, large = (audit.cover(0.1, 0.05, database=place) for place in (0, 1))
+    assert 0.05 < calm < 1
     assert 10 < large / calm < 30
+    assert calm <= audit.cover(0.1, 0.05) <= large
     day = audit.verdict(epsilon=0.1, delta=0.05).day
     assert day is not None
     assert day.varies
     with pytest.raises(InputError, match="`database` must be the label"):
-        audit.cover_on("nowhere", 0.1, 0.05)
+        audit.cover(0.1, 0.05, database="nowhere")
+
+
+def panel(kind: str) -> empriv.Audit:
+    """Results with one law; with a spread that a known quantity decides; and of which logarithms are taken."""
+    rng = np.random.default_rng(8)
+    n = 300
+    known: Any = "nothing"
+    if kind == "plain":
+        q, moves = rng.normal(100.0, 10.0, n), rng.exponential(1.0, (5, n))
+    elif kind == "spread":
+        known = rng.integers(0, 2, n).astype(float)
+        q, moves = 50.0 * known + np.where(known, 20.0, 2.0) * rng.normal(size=n), rng.exponential(0.3, (5, n))
+    else:
+        known = "calendar"
+        days = np.datetime64("2025-01-01") + np.arange(n)
+        q = np.exp(5.0 + 0.004 * np.arange(n) + rng.normal(0.0, 0.5, n))
+        moves = 0.01 * q * rng.random((5, n))
+        return empriv.audit(Results.from_arrays(q, q - moves, databases=days.astype(str).tolist()), epsilon=0.1)
+    return empriv.audit(Results.from_arrays(q, q - moves), epsilon=0.1, known=known)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["plain", "spread", "logarithm"])
+def test_all_say_one_cover(kind: str, tmp_path: Path) -> None:
+    """The number, the verdict, the first line of terminal and page, and the share of days beyond; with noise too."""
+    audit = panel(kind)
+    if kind != "plain":
+        assert isinstance(audit.against, GivenRisk)
+        assert audit.against.left.logarithm == (kind == "logarithm")
+    target = {"epsilon": 0.1, "delta": 0.05}
+    hidden, verdict = audit.cover(**target), audit.verdict(**target)
+    assert verdict.day is not None
+    assert verdict.day.cover == hidden > 0
+    assert verdict.day.varies == (kind != "plain")
+    said = f"moves it by up to {amount(hidden)};"
+    assert said in audit.decision(verdict).reason
+    judged = [("the target", verdict)]
+    assert said in audit.report(tmp_path / "page.html", verdicts=judged).page.read_text()
+    audit.save(tmp_path / "audit.empriv")
+    show = ["show", str(tmp_path / "audit.empriv"), "--target", "delta <= 0.05 at 0.1"]
+    assert said in " ".join(CliRunner().invoke(main, show).output.split())
+    assert audit.moved().share_beyond(hidden) == verdict.day.beyond / verdict.day.days
+    noise = empriv.design_noise(audit, **target, granularity=1 / 64)
+    assert noise.cover == audit.cover(**target, noise=noise) == audit.verdict(**target, noise=noise).day.cover
+    assert f"moves it by up to {amount(noise.cover)};" in audit.decision(verdict, noise=noise).reason
+    page = audit.report(tmp_path / "noise.html", verdicts=judged, noise=noise).page.read_text()
+    assert f"moves it by up to {amount(noise.cover)};" in page
+    bounded = empriv.design_noise(audit, **target, granularity=1 / 64, bound=1.5 * audit.moved().most)
+    assert bounded.cover == audit.cover(**target, noise=bounded) <= 1.5 * audit.moved().most
 
 
 def test_last_digits_that_a_regression_smears_are_seen_in_the_answers() -> None:

@@ -30,7 +30,7 @@ KINDS: dict[str, Callable[[empriv.Results], empriv.Audit]] = {
     "buckets": lambda made: empriv.audit(made, epsilon=0.1, known=empriv.Buckets(np.arange(90) % 2, 2)),
     "given": lambda made: empriv.audit(made, epsilon=0.1, known=empriv.Given(np.arange(90) % 3.0)),
     "repeated": lambda made: empriv.audit(made, epsilon=0.1, known="nothing").repeated(5),
-    "scan": lambda made: empriv.scan(made, epsilon=0.1),
+    "in chunks": lambda made: empriv.audit(made, epsilon=0.1, known="nothing", in_chunks=True),
 }
 
 
@@ -48,13 +48,13 @@ def test_fail_takes_a_lower_limit_and_an_estimate_alone_is_unresolved(kind: str)
     assert "fail" not in judged.sentence.split("confidence")[1]
     said = audit.decision(judged)
     assert said.line == "Do not publish as it is"
-    assert "is estimated at" in said.reason
+    assert "is estimated to fail" in said.reason
     # below what is shown: failed, by the limit that shows it
     if shown > 0:
         failed = audit.verdict(epsilon=0.1, delta=0.5 * shown, presence="random")
         assert failed == "fail"
         assert any(target.lower > target.limit for target in failed.targets)
-        assert "is at least" in audit.decision(failed).reason
+        assert "of at least" in audit.decision(failed).reason
 
 
 def test_on_the_day_the_same_rule_holds() -> None:

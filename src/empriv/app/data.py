@@ -6,7 +6,7 @@ import os
 import secrets
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,83 +16,46 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from empriv.app import people, statistic
-from empriv.app.demo import DEMO, put_demo
-from empriv.app.folder import TABLES, Folder
-from empriv.app.form_fields import by_field, by_label
+from empriv.app.folder import DEMO, TABLES, Folder, put_demo
+from empriv.app.form_fields import by_label, typed_in
 from empriv.app.pages import ELSEWHERE, changed_elsewhere, folder_of, form_of, go, show, workers_of
-from empriv.app.source_preview import (
-    SourcePreview,
+from empriv.app.table import (
+    TableAtHand,
+    different_in_words,
     kind_in_words,
     reach_of_audit,
     table_if_known,
     table_of_audit,
+    values_of_audit,
 )
-from empriv.app.workers import engine_beside
 from empriv.cli.config import Settings
 from empriv.errors import EmprivError, InputError
 
 _MANY_ROWS = 5_000_000  # of which no query is run at every key that is pressed
-_ROWS = 8
 _CHUNK = 1 << 20
 _LONGEST_NAME = 200
-_FIELDS = ("files", "upload", "address", "table")
+_SOURCES = dict.fromkeys(("files", "upload", "address", "table"), "")  # fields, whose errors say what they mean
 _HOLDING_TABLES = (".duckdb", ".db", ".sqlite")  # of TABLES, files in which there may be several
 
 
-@dataclass(frozen=True)
-class PreviewColumn:
-    """A column: its type in words, rows in which it is filled, different values, and the ends of numbers and times."""
-
-    name: str
-    kind: str
-    filled: int
-    different: int
-    is_number: bool
-    smallest: str | None = None
-    largest: str | None = None
-
-
-@dataclass(frozen=True)
-class Preview:
-    """The first rows of a table, and what its columns look like."""
-
-    rows: int
-    columns: tuple[PreviewColumn, ...]
-    first: tuple[tuple[str | None, ...], ...]
-
-
-async def new(request: Request) -> Response:
-    """The first page of a new audit: where its rows are."""
+async def source(request: Request) -> Response:
+    """Where the rows are: of a new audit, or other rows for one that is there."""
+    folder, name = folder_of(request), request.path_params.get("name")
+    settings = Settings() if name is None else folder.settings(name)
     if request.method == "GET":
-        return _page(request, Settings())
+        return _page(request, settings)
     form = await form_of(request)
-    folder = folder_of(request)
     try:
-        settings = await _with_table(request, await _chosen(folder, Settings(), form))
-        title = str(form.get("title") or "") or Path(settings.files[0].partition("://")[2] or settings.files[0]).stem
-        name = folder.new_name(title)
-        folder.write(name, settings)
+        if name is not None and changed_elsewhere(request, form):
+            return _page(request, settings, errors={"": ELSEWHERE}, status=409)
+        chosen = await _with_table(request, await _chosen(folder, settings, form))
+        name = name or folder.new_name(Path(chosen.files[0].partition("://")[2] or chosen.files[0]).stem)
+        folder.write(name, chosen)
     except EmprivError as error:
-        return _page(request, Settings(), errors=by_field(error, *_FIELDS), status=400)
+        return _page(request, settings, errors=by_label(error, _SOURCES), status=400)
     finally:
         await form.close()
     return go(request, "data", name)
-
-
-async def source(request: Request) -> Response:
-    """Choose other rows for an audit."""
-    folder, name = folder_of(request), request.path_params["name"]
-    settings = folder.settings(name)
-    form = await form_of(request)
-    try:
-        if changed_elsewhere(request, form):
-            return _page(request, settings, errors={"": ELSEWHERE}, status=409)
-        folder.write(name, await _with_table(request, await _chosen(folder, settings, form)))
-    except EmprivError as error:
-        return _page(request, settings, errors=by_field(error, *_FIELDS), status=400)
-    finally:
-        await form.close()
-    return go(request, "data")
 
 
 async def data(request: Request) -> Response:
@@ -109,35 +72,38 @@ async def data(request: Request) -> Response:
         del queries[which : which + 1]
         folder.write(name, replace(settings, query=tuple(queries), component=None))
         return go(request, "data")
-    who, typed = people.typed_in(form), statistic.typed_in(form)
-    if do == "more":
-        typed = replace(typed, where=(*typed.where, statistic.NO_ROW))
-        return await _whole(request, settings, who=who, typed=typed)
-    errors: dict[str, str] = {}
     try:
         table = await table_of_audit(request, settings)
-        typed = statistic.with_columns_of(typed, table)
-        settings = people.settings_from(settings, who, table)
+    except EmprivError as error:
+        return _page(request, settings, errors={"": str(error)}, status=400)
+    who, typed = typed_in(form, people.FIELDS), statistic.statistic_in(form, table)
+    if do == "more":
+        typed = {**typed, "where": (*typed["where"], statistic.NO_ROW)}
+        return await _whole(request, settings, who=who, typed=typed)
+    errors: Mapping[str, str] = {}
+    shown = statistic.StatisticShown()
+    try:
+        settings = people.people_settings(settings, who, table)
         reach = await reach_of_audit(request, settings)
         if reach.unidentified and settings.unidentified == "error":
             raise InputError(
                 f"`unidentified` must say what to do with {reach.unidentified:,} rows that have no person."
             )
-        shown = await workers_of(request).run(statistic.look_closer, settings, statistic.facts_of(table), typed)
-        errors = dict(shown.errors)
+        shown = await workers_of(request).run(statistic.look_closer, settings, table.columns, typed)
+        errors = shown.errors
     except EmprivError as error:
         errors = by_label(error, people.LABELS)
     others = [query for place, query in enumerate(queries) if place != which]
     if not errors and shown.sql in others:
-        errors["query"] = "The statistic must be another than those that are there already."
+        errors = {"query": "The statistic must be another than those that are there already."}
     if not errors and len(others) >= statistic.MOST_STATISTICS:
-        errors["query"] = f"The statistic must be one of at most {statistic.MOST_STATISTICS}."
+        errors = {"query": f"The statistic must be one of at most {statistic.MOST_STATISTICS}."}
     if errors:
         return await _whole(request, folder.settings(name), who=who, typed=typed, errors=errors, status=400)
     queries[which : which + 1] = [shown.sql]
     # the component that was audited of another query is none of this one
     component = settings.component if tuple(queries) == settings.query else None
-    folder.write(name, replace(settings, query=tuple(queries), unit=typed.unit, component=component))
+    folder.write(name, replace(settings, query=tuple(queries), unit=typed["unit"].strip(), component=component))
     statistic.remember_built(folder, name, typed, shown.sql, queries)
     if do == "another":
         return RedirectResponse(f"/audits/{name}/data?which={len(queries)}", status_code=303)
@@ -148,14 +114,11 @@ async def data_form(request: Request) -> Response:
     """The form, which the page asks for once it is there: to fill it, the rows must be read."""
     folder, name = folder_of(request), request.path_params["name"]
     settings = folder.settings(name)
-    try:
-        folder.check_sources(settings)
-        if lacks_table(settings):
-            tables = await workers_of(request).run(tables_of, settings.files[0])
-            return show(request, "which_table.html", tables=tables, file=settings.files[0])
-        table = await table_of_audit(request, settings)
-    except EmprivError as error:
-        return show(request, "problem.html", sentence=str(error))
+    folder.check_sources(settings)
+    if lacks_table(settings):
+        tables = await workers_of(request).run(tables_of, settings.files[0])
+        return show(request, "which_table.html", tables=tables, file=settings.files[0])
+    table = await table_of_audit(request, settings)
     return show(request, "data_form.html", settings=settings, **_content(request, settings, table, None, None))
 
 
@@ -163,36 +126,27 @@ async def live(request: Request) -> Response:
     """What the choices make, while they are made: databases, people, the SQL, and what it gives."""
     form = await form_of(request)
     settings = folder_of(request).settings(request.path_params["name"])
-    who, errors, counted = people.typed_in(form), {}, {}
+    table = await table_of_audit(request, settings)
+    who, counted = typed_in(form, people.FIELDS), {}
+    errors: dict[str, str] = {}
     try:
-        table = await table_of_audit(request, settings)
-    except EmprivError as error:
-        return show(request, "problem.html", sentence=str(error))
-    try:
-        chosen = people.settings_from(settings, who, table)
+        chosen = people.people_settings(settings, who, table)
         counted = people.counted_in_words(who, chosen, table, await reach_of_audit(request, chosen))
     except EmprivError as error:
         chosen, errors = replace(settings, individual=()), by_label(error, people.LABELS)
-    typed = statistic.with_columns_of(statistic.typed_in(form), table)
-    quick = table.rows > _MANY_ROWS
-    try:
-        shown = await workers_of(request).run(statistic.look_closer, chosen, statistic.facts_of(table), typed, quick)
-    except EmprivError as error:
-        return show(request, "problem.html", sentence=str(error))
-    return show(request, "data_live.html", counted=counted, shown=shown, errors={**errors, **dict(shown.errors)})
+    typed, quick = statistic.statistic_in(form, table), table.seen.rows > _MANY_ROWS
+    shown = await workers_of(request).run(statistic.look_closer, chosen, table.columns, typed, quick)
+    return show(request, "data_live.html", counted=counted, shown=shown, errors={**errors, **shown.errors})
 
 
 async def preview(request: Request) -> Response:
-    """The first rows, which the page asks for once it is there."""
+    """The first rows, which the page asks for once somebody opens the fold."""
     settings = folder_of(request).settings(request.path_params["name"])
-    try:
-        folder_of(request).check_sources(settings)
-        if lacks_table(settings):
-            return show(request, "problem.html", sentence="Choose one of its tables first.")
-        seen = await workers_of(request).run(preview_of, settings)
-    except EmprivError as error:
-        return show(request, "problem.html", sentence=str(error))
-    return show(request, "preview.html", table=seen)
+    if lacks_table(settings):
+        raise InputError("`table` must be chosen first: the file may hold several.")
+    table = await table_of_audit(request, settings)
+    values = await values_of_audit(request, settings, table)
+    return show(request, "preview.html", table=table, values=values, kind=kind_in_words)
 
 
 def lacks_table(settings: Settings) -> bool:
@@ -204,36 +158,9 @@ def lacks_table(settings: Settings) -> bool:
 
 def tables_of(file: str) -> tuple[str, ...]:
     """The tables of a database file; called beside the server, in the folder."""
-    from empriv.collecting.engines.tables_inside import tables_inside
+    from empriv.collecting.run_query import tables_inside
 
     return tables_inside(file)
-
-
-def preview_of(settings: Settings) -> Preview:
-    """What a table holds; called beside the server."""
-    from empriv.cli.inputs import one_table
-    from empriv.collecting.looking import first_rows, look, smallest_and_largest
-
-    with engine_beside() as engine:
-        table: Any = one_table(settings)
-        seen = look(engine, table)
-        _, rows = first_rows(engine, table, _ROWS)
-        ordered = [column.name for column in seen.closely if column.is_number or column.is_time]
-        ends = smallest_and_largest(engine, table, ordered)
-    days = [column.is_time and not column.moments for column in seen.closely]
-
-    def shown(text: str | None, is_day: bool) -> str | None:
-        return text.removesuffix(" 00:00:00") if text is not None and is_day else text
-
-    columns = tuple(
-        PreviewColumn(
-            c.name, kind_in_words(c.kind, c.is_time, c.moments), c.filled, c.different, c.is_number,
-            *(shown(end, is_day) for end in ends.get(c.name, (None, None))),
-        )
-        for c, is_day in zip(seen.closely, days, strict=True)
-    )  # fmt: skip
-    first = tuple(tuple(map(shown, row, days)) for row in rows)
-    return Preview(seen.rows, columns, first)
 
 
 async def _with_table(request: Request, settings: Settings) -> Settings:
@@ -320,8 +247,8 @@ def _page(
 
 
 async def _whole(
-    request: Request, settings: Settings, *, who: people.WhoAndWhen | None = None,
-    typed: statistic.StatisticTyped | None = None, errors: Mapping[str, str] | None = None, status: int = 200,
+    request: Request, settings: Settings, *, who: Mapping[str, Any] | None = None,
+    typed: Mapping[str, Any] | None = None, errors: Mapping[str, str] | None = None, status: int = 200,
 ) -> Response:  # fmt: skip
     """The page with its form, if the rows were read before or somebody waits for them."""
     table = table_if_known(request, settings)
@@ -335,13 +262,13 @@ async def _whole(
 
 
 def _content(
-    request: Request, settings: Settings, table: SourcePreview, who: people.WhoAndWhen | None,
-    typed: statistic.StatisticTyped | None,
+    request: Request, settings: Settings, table: TableAtHand, who: Mapping[str, Any] | None,
+    typed: Mapping[str, Any] | None,
 ) -> dict[str, Any]:  # fmt: skip
     folder, name, which = folder_of(request), request.path_params["name"], _which(request, settings)
     return {
-        "table": table,
-        **people.people_content(settings, table, who or people.typed_from(settings, table)),
+        "table": table, "different": different_in_words,
+        **people.people_content(settings, table, who or people.people_typed(settings, table)),
         **statistic.statistic_content(folder, name, settings, which, table, typed),
     }  # fmt: skip
 
@@ -353,7 +280,7 @@ def _which(request: Request, settings: Settings) -> int:
 
 
 ROUTES = [
-    Route("/new", new, methods=["GET", "POST"]),
+    Route("/new", source, methods=["GET", "POST"]),
     Route("/audits/{name}/data", data, methods=["GET", "POST"]),
     Route("/audits/{name}/data/source", source, methods=["POST"]),
     Route("/audits/{name}/data/form", data_form),

@@ -11,19 +11,19 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from empriv.app import review
+from empriv.app import release, review, run
 from empriv.app.form_fields import by_label
 from empriv.app.guard import written_page
-from empriv.app.jobs import AUDIT, latest, start
+from empriv.app.jobs import AUDIT
+from empriv.app.listing import decided
 from empriv.app.pages import folder_of, form_of, go, show
-from empriv.app.release import LABELS, prepare_as_it_is, release_answer, release_content, set_ledger, write_public
-from empriv.app.run import progress, run_content, start_run, stop
 from empriv.app.tried_actions import act, actions_content
-from empriv.app.written_pages import PAGE, PAGES, decision_of, page_arguments
 from empriv.errors import EmprivError
 from empriv.words.decision import PUBLISH
 
 Form = Mapping[str, Any]
+PAGES = {"report": ".html", "noise": ".noise.html", "public": ".public.html"}
+"""Pages of an audit that may be shown, by the end of their address: the file's ending."""
 
 
 async def decision(request: Request) -> Response:
@@ -34,21 +34,10 @@ async def decision(request: Request) -> Response:
 async def written(request: Request) -> Response:
     """One of the pages that commands wrote of an audit, and no other file."""
     ending = PAGES.get(request.path_params["page"])
-    if ending is None:
-        raise HTTPException(404)
-    path = folder_of(request).written(request.path_params["name"], ending)
+    path = None if ending is None else folder_of(request).written(request.path_params["name"], ending)
     if path is None:
         raise HTTPException(404)
     return written_page(path.read_text(encoding="utf-8", errors="replace"))
-
-
-async def write_page(request: Request, form: Form) -> None:
-    """Have the page written of an audit that has none."""
-    del form
-    folder, name = folder_of(request), request.path_params["name"]
-    job = latest(folder, name)
-    if job is None or not job.running:
-        start(folder, name, PAGE, page_arguments(name, folder.settings(name)))
 
 
 async def _page(
@@ -56,22 +45,24 @@ async def _page(
 ) -> Response:
     folder, name = folder_of(request), request.path_params["name"]
     settings = folder.settings(name)
-    running = await run_content(request, settings)  # first: a job that ends meanwhile is asked for again by the page
+    running = await run.run_content(
+        request, settings
+    )  # first: a job that ends meanwhile is asked for again by the page
     saved = folder.saved(name)
     released: dict[str, Any] = {}
     try:
         if saved and not (running["job"] and running["job"].title == AUDIT):
-            released = await release_content(request, settings, form)
+            released = await release.release_content(request, settings, form)
     except EmprivError as error:
         errors = {"": str(error), **(errors or {})}
-    made, asked = decision_of(folder, name), request.query_params.get("page", "report")
+    made, asked = decided(folder, name), request.query_params.get("page", "noise")  # of what is offered
     pages = [key for key, ending in PAGES.items() if folder.current(name, ending) is not None]
     return show(
-        request, "decision.html", step="decision", saved=saved or folder.saved(name, "scan"), made=made, pages=pages,
+        request, "decision.html", step="decision", saved=saved, made=made, pages=pages,
         page=asked if asked in pages else "report" if "report" in pages else None, releasable=bool(released),
-        as_it_is=made is not None and made.word == PUBLISH, errors=errors or {}, status=status,
-        page_command=shlex.join(("empriv", *page_arguments(name, settings))),
-        **running, **actions_content(folder, name, settings), **released,
+        as_it_is=made == PUBLISH, errors=errors or {}, status=status,
+        page_command=shlex.join(("empriv", *run.page_arguments(name, settings))),
+        settings=settings, **running, **actions_content(folder, name, settings), **released,
     )  # fmt: skip
 
 
@@ -83,19 +74,19 @@ def _done(handler: Callable[[Request, Form], Awaitable[Response | None]]) -> Cal
         try:
             return await handler(request, form) or go(request, "decision")
         except EmprivError as error:
-            return await _page(request, form, by_label(error, {**LABELS, **review.LABELS}), 400)
+            return await _page(request, form, by_label(error, {**release.LABELS, **review.LABELS}), 400)
 
     return answer
 
 
 _FORMS = {
-    "run": start_run, "run/stop": stop, "page": write_page, "actions": act, "release": release_answer,
-    "release/ledger": set_ledger, "release/as-it-is": prepare_as_it_is, "release/public": write_public,
-    "review": review.review,
+    "run": run.start_run, "run/stop": run.stop, "page": run.write_page, "actions": act,
+    "release": release.release_answer, "release/ledger": release.set_ledger,
+    "release/as-it-is": release.prepare_as_it_is, "release/public": run.write_public, "review": review.review,
 }  # fmt: skip
 ROUTES = [
     Route("/audits/{name}/decision", decision),
     Route("/audits/{name}/written/{page}", written),
-    Route("/audits/{name}/run/progress", progress),
+    Route("/audits/{name}/run/progress", run.progress),
     *(Route(f"/audits/{{name}}/{end}", _done(handler), methods=["POST"]) for end, handler in _FORMS.items()),
 ]

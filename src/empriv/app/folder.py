@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import stat
 import unicodedata
 from collections.abc import Iterator
@@ -23,7 +24,11 @@ from empriv.errors import EmprivError, InputError
 
 OWN = ".empriv-app"
 LEDGER = "releases.ledger"
-TABLES = (".csv", ".parquet", ".json", ".jsonl", ".ndjson", ".tsv", ".duckdb", ".db", ".sqlite")
+COPIES = f"{OWN}/rows"
+"""Of large text files, which take long to parse; they go when the desk stops."""
+TEXT = (".csv", ".json", ".jsonl", ".ndjson", ".tsv")
+TABLES = (*TEXT, ".parquet", ".duckdb", ".db", ".sqlite")
+DEMO = "demo-flights.parquet"
 AT_ONCE = 2.0
 """Seconds between files that one command writes, which a copy may put in another order."""
 _ELSEWHERE = re.compile(r"~|[A-Za-z][A-Za-z0-9+.-]*:")  # somebody's home, a URL, or a drive
@@ -227,6 +232,17 @@ class Folder:
             return path is not None and kind_of(path) == kind
         except EmprivError:
             return False
+
+
+def put_demo(folder: Folder) -> str:
+    """Copy the demo's data to the folder."""
+    from empriv.datasets import flights
+
+    target = folder.path / DEMO
+    if not target.exists():
+        target.unlink(missing_ok=True)  # a link to nothing would be written through
+        shutil.copyfile(flights(), target)
+    return DEMO
 
 
 def _is_made(path: Path) -> bool:

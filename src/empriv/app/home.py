@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import io
 import time
@@ -14,11 +13,10 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from empriv.app.jobs import forget, latest
-from empriv.app.listed_releases import ledgers_here
+from empriv.app.ledgers import ledgers_here
 from empriv.app.listing import KINDS_SHOWN, Listed, listed, look_at, strangers
-from empriv.app.pages import folder_of, form_of, show, workers_of
-from empriv.app.release import ledger_of, whole_script
-from empriv.errors import EmprivError, InputError
+from empriv.app.pages import attached, folder_of, form_of, show, workers_of
+from empriv.errors import InputError
 
 EXPORTED = (".toml", ".json", ".html", ".public.html", ".noise.html", ".noise.json", ".advice.json", ".review.json")
 """Files of an audit that a checker takes away: none that says who is who, none that holds results."""
@@ -64,7 +62,7 @@ async def as_csv(request: Request) -> Response:
             audit.risk,
         )
         writer.writerow([*map(_plain, row), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(audit.when))])
-    return _download(out.getvalue().encode(), "text/csv; charset=utf-8", "audits.csv")
+    return attached(out.getvalue().encode(), "text/csv; charset=utf-8", "audits.csv")
 
 
 async def export(request: Request) -> Response:
@@ -77,11 +75,7 @@ async def export(request: Request) -> Response:
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in paths:
             archive.writestr(path.name, path.read_bytes())
-        with contextlib.suppress(EmprivError):  # settings that no script is made of
-            book = await ledger_of(request, name)
-            script = await workers_of(request).run(whole_script, name, folder.settings(name), book)
-            archive.writestr(f"{name}.py", script)
-    return _download(out.getvalue(), "application/zip", f"{name}.zip")
+    return attached(out.getvalue(), "application/zip", f"{name}.zip")
 
 
 async def delete(request: Request) -> Response:
@@ -127,11 +121,6 @@ def _search(request: Request) -> str:
 def _plain(text: str) -> str:
     """A cell that a spreadsheet takes for text: one that begins like a formula gets a mark before it."""
     return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
-
-
-def _download(content: bytes, kind: str, name: str) -> Response:
-    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    return Response(content, media_type=kind, headers=headers)
 
 
 ROUTES = [

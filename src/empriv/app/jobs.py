@@ -24,7 +24,7 @@ from typing import Any
 
 from empriv.app.folder import AT_ONCE, Folder
 from empriv.base.storage import WRONG_FACTS, write_atomically
-from empriv.cli.output import INTERRUPTED
+from empriv.cli.running import INTERRUPTED
 from empriv.errors import InputError
 
 if sys.platform != "win32":

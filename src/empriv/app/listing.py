@@ -16,9 +16,9 @@ from typing import Any
 
 from empriv.app.folder import Folder
 from empriv.app.jobs import Job, all_jobs, changed_since
-from empriv.base.harmless import shortened, visible
 from empriv.base.storage import kind_of
-from empriv.cli.targets import parse_target
+from empriv.base.targets import parse_target
+from empriv.base.text import shortened, visible
 from empriv.errors import EmprivError
 from empriv.words.decision import KINDS
 
@@ -31,7 +31,6 @@ KINDS_SHOWN = {"publish": "Publish", "change": "Publish changed", "stop": "Do no
 """What the list can be filtered by."""
 _NOT_AN_AUDIT = {
     "noise": "Saved noise, which `empriv release` takes.",
-    "scan": "A scan, which `empriv show` takes.",
     "results": "Saved results, which `empriv show` audits.",
 }
 
@@ -52,6 +51,7 @@ class Listed:
     saved : whether NAME.empriv holds an audit
     work : the latest piece of work on it
     when : seconds since 1970 of its latest file
+    noisy : whether noise was designed for it
     """
 
     name: str
@@ -64,6 +64,7 @@ class Listed:
     saved: bool
     job: Job | None
     when: float
+    noisy: bool
 
     @property
     def step(self) -> str:
@@ -133,7 +134,7 @@ def look_at(folder: Folder, name: str, jobs: Sequence[Job] | None = None) -> Lis
     return Listed(
         name, state, _short(asked), _short(damage if state == DAMAGED else line), kind_shown,
         _short(_promise(settings)), figures, kind == "audit", job,
-        max(written.values(), default=0.0),
+        max(written.values(), default=0.0), folder.current(name, ".noise.empriv") is not None,
     )  # fmt: skip
 
 
@@ -147,6 +148,12 @@ def figures_of_file(folder: Folder, name: str) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError):
         return {}
     return content if isinstance(content, dict) and content.get("format") == _FIGURES else {}
+
+
+def decided(folder: Folder, name: str) -> str:
+    """The word of the decision, by the figures that the command wrote; "" if nothing is written."""
+    decision = figures_of_file(folder, name).get("decision")
+    return str(decision.get("word", "")) if isinstance(decision, dict) else ""
 
 
 def strangers(folder: Folder) -> tuple[str, ...]:

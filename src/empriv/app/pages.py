@@ -54,6 +54,11 @@ def show(request: Request, template: str, *, status: int = 200, **content: Any) 
     return HTMLResponse(text.encode("utf-8", "backslashreplace"), status_code=status)  # half a character may be named
 
 
+def attached(content: bytes, kind: str, name: str) -> Response:
+    """A file to be kept."""
+    return Response(content, media_type=kind, headers={"Content-Disposition": f'attachment; filename="{name}"'})
+
+
 def go(request: Request, step: str, name: str | None = None) -> Response:
     """To a step of the audit, after a form was taken."""
     return RedirectResponse(f"/audits/{name or request.path_params['name']}/{step}", status_code=303)

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,31 +17,31 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from empriv.app.export_script import script_of
 from empriv.app.folder import Folder
-from empriv.app.form_fields import by_label, positive, whole_number
+from empriv.app.form_fields import by_label, positive
 from empriv.app.jobs import Job, latest, start
-from empriv.app.listing import figures_of_file
-from empriv.app.pages import folder_of, form_of, show, workers_of
-from empriv.app.review import check_not_refused, offered, reviews_of
-from empriv.app.source_preview import remembered
-from empriv.app.written_pages import PAGE, decision_of, page_arguments
+from empriv.app.ledgers import (
+    LIMITS,
+    change_ledger,
+    fits_in_words,
+    ledger_named,
+    ledger_of,
+    limits_of,
+    make_ledger,
+    target_of,
+)
+from empriv.app.listing import decided, figures_of_file
+from empriv.app.pages import attached, folder_of, form_of, show, workers_of
+from empriv.app.review import check_not_refused, offered, review_to_pass_on, reviews_of
+from empriv.app.run import PAGE
 from empriv.base.storage import WRONG_FACTS
 from empriv.cli.config import Settings
-from empriv.cli.output import POLICY_FAILED
-from empriv.cli.targets import parse_target
+from empriv.cli.running import POLICY_FAILED
 from empriv.errors import EmprivError, InputError
 from empriv.words.decision import PUBLISH
 
 RELEASE, AS_IT_IS = "Release", "Noise for answers as they are"
 """Titles of jobs."""
-# What a new ledger may promise, in words.
-LIMITS = {
-    "series": "The promise holds for so many releases in a row, each from a database of its own",
-    "together": "The promise holds for everything together that is released from the same databases",
-    "queries": "So many different statistics are released, and no more",
-    "none": "No limit: the ledger only writes down what was released",
-}
 # What people read in the place of a field's name.
 LABELS = {
     "book": "The ledger", "database": "The database", "rows": "The file of rows", "value": "The answer",
@@ -53,22 +51,17 @@ LABELS = {
 _DOWNLOADS = {".toml": "application/toml", ".json": "application/json"}
 
 
-@dataclass(frozen=True)
-class NoiseSeen:
-    """Saved noise in words; ``design`` are the arguments that design it again."""
-
-    sentences: tuple[str, ...]
-    design: Mapping[str, Any] | None
-
-
 async def release_answer(request: Request, form: Mapping[str, Any]) -> None:
     """Release one answer."""
-    folder, name = folder_of(request), request.path_params["name"]
+    folder, name = folder_of(request), _saved(request)
     job = latest(folder, name)
     if job is not None and job.running:
         return  # a second click
     book = ledger_named(folder, str(form.get("book") or await ledger_of(request, name)))
-    _check_ready(folder, name, book)
+    if not folder.saved(name, "noise", ".noise.empriv"):
+        raise InputError("Design noise first (zero noise also needs a certificate).")
+    if book not in folder.ledgers():
+        raise InputError("The ledger must be made before anything is released.")
     if form.get("offered") != offered(folder, name):
         raise InputError("The audit or its noise has changed since you opened the page. Look again, then release.")
     check_not_refused(folder, name)
@@ -92,21 +85,12 @@ async def set_ledger(request: Request, form: Mapping[str, Any]) -> None:
 async def prepare_as_it_is(request: Request, form: Mapping[str, Any]) -> None:
     """Prepare answers without noise: a law that rounds, and its certificate."""
     folder, name = folder_of(request), request.path_params["name"]
-    decision, job = decision_of(folder, name), latest(folder, name)
-    if decision is None or decision.word != PUBLISH:
+    job = latest(folder, name)
+    if decided(folder, name) != PUBLISH:
         raise InputError("Answers as they are must be decided to be private enough, and these are not.")
     if job is None or not job.running:
         step = positive("granularity", str(form.get("granularity", "")))
         start(folder, name, AS_IT_IS, noise_arguments(name, folder.settings(name), step))
-
-
-async def write_public(request: Request, form: Mapping[str, Any]) -> None:
-    """Write the page that may be published."""
-    del form
-    folder, name = folder_of(request), request.path_params["name"]
-    job = latest(folder, name)
-    if job is None or not job.running:
-        start(folder, name, PAGE, page_arguments(name, folder.settings(name), public=True))
 
 
 async def fits(request: Request) -> Response:
@@ -127,28 +111,24 @@ async def fits(request: Request) -> Response:
 
 async def labels(request: Request) -> Response:
     """Which databases were audited, for the field that names one."""
-    folder, name = folder_of(request), request.path_params["name"]
-    try:
-        if not folder.saved(name):
-            raise InputError("The audit must be run before anything is released.")
-        known = await workers_of(request).run(labels_of, name)
-    except EmprivError as error:
-        return show(request, "problem.html", sentence=str(error))
+    known = await workers_of(request).run(labels_of, _saved(request))
     return show(request, "release_labels.html", labels=known)
 
 
 async def noise(request: Request) -> Response:
     """What the saved noise is, which the page asks for once it is there."""
-    folder, name = folder_of(request), request.path_params["name"]
-    try:
-        if not folder.saved(name):
-            raise InputError("The audit must be run before anything is released.")
-        seen = await workers_of(request).run(look_at_noise, name, folder.settings(name).unit)
-    except EmprivError as error:
-        return show(request, "problem.html", sentence=str(error))
-    times = [folder.file(name, ending).stat().st_mtime for ending in (".noise.empriv", ".empriv") if seen is not None]
-    older = times != sorted(times, reverse=True)
-    return show(request, "noise_seen.html", noise=seen, older=older)
+    folder, name = folder_of(request), _saved(request)
+    sentences = await workers_of(request).run(noise_in_words, name, folder.settings(name).unit)
+    times = [folder.file(name, ending).stat().st_mtime for ending in (".noise.empriv", ".empriv") if sentences]
+    return show(request, "noise_seen.html", sentences=sentences, older=times != sorted(times, reverse=True))
+
+
+def _saved(request: Request) -> str:
+    """The name of the audit, which must have been run."""
+    name: str = request.path_params["name"]
+    if not folder_of(request).saved(name):
+        raise InputError("The audit must be run before anything is released.")
+    return name
 
 
 async def download(request: Request) -> Response:
@@ -157,56 +137,7 @@ async def download(request: Request) -> Response:
     path = folder_of(request).written(name, ending) if ending in _DOWNLOADS else None
     if path is None:
         raise HTTPException(404)
-    return _attached(path.read_bytes(), _DOWNLOADS[ending], path.name)
-
-
-async def script(request: Request) -> Response:
-    """The Python program that does it all again."""
-    folder, name = folder_of(request), request.path_params["name"]
-    text = await workers_of(request).run(whole_script, name, folder.settings(name), await ledger_of(request, name))
-    return _attached(text.encode(), "text/x-python; charset=utf-8", f"{name}.py")
-
-
-def ledger_named(folder: Folder, name: str) -> str:
-    """The name of a ledger in the folder, there or to be made."""
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_. -]{0,99}\.ledger", name) or (folder.path / name).is_symlink():
-        raise InputError("`book` must be a name that ends in .ledger, such as releases.ledger.")
-    return name
-
-
-async def ledger_of(request: Request, name: str) -> str:
-    """The ledger that an audit's answers are released through: one for each promise.
-
-    The one that its settings name; else one with the limits of its promise, or without any; else a new one.
-    """
-    folder = folder_of(request)
-    settings = folder.settings(name)
-    if settings.ledger is not None:
-        return ledger_named(folder, settings.ledger)
-    limits = _limits(settings) if settings.target else {"epsilon": None}
-    there = folder.ledgers()
-    changed = tuple((folder.path / book).stat().st_mtime_ns for book in there)
-    policies = await remembered(request, (there, changed), policies_of, there)
-    readable = [(book, policy) for book, policy in zip(there, policies, strict=True) if policy is not None]
-    same = [book for book, policy in readable if all(policy.get(key) == value for key, value in limits.items())]
-    without = [book for book, policy in readable if policy.get("epsilon") is None]  # it limits no figure
-    if same or without:
-        return (same or without)[0]
-    free = (f"releases{number}.ledger" for number in ("", *(f"-{k}" for k in range(2, 1000))))
-    return next(book for book in free if not (folder.path / book).exists())
-
-
-def policies_of(books: tuple[str, ...]) -> tuple[dict[str, Any] | None, ...]:
-    """The limits of each ledger, None if it cannot be read; called beside the server."""
-    from empriv.ledger import Ledger
-
-    limits: list[dict[str, Any] | None] = []
-    for book in books:
-        try:
-            limits.append(dict(vars(Ledger(book, create=False).policy)))
-        except EmprivError:
-            limits.append(None)
-    return tuple(limits)
+    return attached(path.read_bytes(), _DOWNLOADS[ending], path.name)
 
 
 def release_arguments(
@@ -219,6 +150,9 @@ def release_arguments(
     if way not in ("database", "rows", "value"):
         raise InputError("`database` must be chosen, or rows, or an answer of yours.")
     arguments: tuple[str, ...] = ("release", *files, "--json", "-")
+    checked = review_to_pass_on(folder, name)
+    if checked is not None:
+        arguments = (*arguments, "--review", checked)
     private = None
     if way == "rows":
         if not form.get("rows"):
@@ -240,7 +174,7 @@ def release_arguments(
 
 def noise_arguments(name: str, settings: Settings, granularity: float) -> tuple[str, ...]:
     """The command that judges answers as they are, rounded to multiples, and says what that assumes."""
-    target = _target(settings)
+    target = target_of(settings)
     if target.figure != "delta":
         raise InputError("The promise must have a limit on delta for answers to be released.")
     limit = f"--delta={target.limit:g}"
@@ -249,75 +183,6 @@ def noise_arguments(name: str, settings: Settings, granularity: float) -> tuple[
         "noise", f"{name}.empriv", f"--epsilon={target.epsilon:g}", limit, *presence, "--method", "as-it-is",
         f"--granularity={granularity:g}", "--save", f"{name}.noise.empriv", "--report", f"{name}.noise.html",
     )  # fmt: skip
-
-
-def limits_of(form: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
-    """The limits that a form asks a new ledger to keep."""
-    way = form.get("limits")
-    if way not in LIMITS:
-        raise InputError("`limits` must be chosen.")
-    if way == "none":
-        return {}
-    if way == "queries":
-        return {"queries": whole_number("queries", str(form.get("queries", "")), 1, 999_999)}
-    limits = _limits(settings)
-    return (
-        {**limits, "window": whole_number("window", str(form.get("window", "")), 1, 999_999)}
-        if way == "series"
-        else limits
-    )
-
-
-def _limits(settings: Settings) -> dict[str, Any]:
-    """The limits of a promise, as a ledger has them."""
-    target = _target(settings)
-    return {"epsilon": target.epsilon, target.figure: target.limit}
-
-
-def make_ledger(name: str, limits: Mapping[str, Any]) -> None:
-    """Make a ledger in the working directory, as `empriv ledger init` does; called beside the server."""
-    from empriv.ledger import Ledger, Policy
-
-    Ledger(name, policy=Policy(**limits))
-
-
-def change_ledger(name: str, limits: Mapping[str, Any]) -> None:
-    """Set other limits from here on, as `empriv ledger policy` does; called beside the server."""
-    from empriv.ledger import Ledger, Policy
-
-    ledger, policy = Ledger(name, create=False), Policy(**limits)
-    if policy != ledger.policy:
-        ledger.change_policy(policy)
-
-
-def fits_in_words(name: str, book: str, limits: Mapping[str, Any] | None) -> tuple[str, bool]:
-    """How many releases with the noise of an audit fit in a ledger, or in one with these limits, and if without end.
-
-    "" if the ledger says it itself. Called beside the server, in the folder.
-    """
-    import empriv
-    from empriv.auditing.composing import releases_fitting
-    from empriv.ledger.windows import window_of
-
-    policy = empriv.Policy(**limits) if limits is not None else empriv.Ledger(book, create=False).policy
-    if policy.window is None or (limits is None and empriv.Ledger(book, create=False).left().releases):
-        return "", False
-    noise = empriv.load(f"{name}.noise.empriv")
-    if not isinstance(noise, empriv.Noise | empriv.TableNoise):
-        raise InputError(f"{name}.noise.empriv must hold noise, got something else.")
-    fitting, window = releases_fitting(noise, policy), window_of(policy.window)
-    if fitting is None:
-        return "Releases with this noise may go on without end: they add nothing.", True
-    if fitting == 0:
-        return "Not one release with this noise fits: the ledger would refuse it.", False
-    fit = "1 release with this noise fits" if fitting == 1 else f"{fitting:,} releases with this noise fit"
-    if fitting >= window.length:
-        return (
-            f"{fit} in one window, which moves on before it is full. What more than {window.words} tell together has "
-            "no limit.",
-            True,
-        )
-    return f"{fit}, one after the other. The ledger refuses the next.", False
 
 
 def labels_of(name: str) -> tuple[str, ...]:
@@ -339,50 +204,33 @@ def check_label(label: str, known: tuple[str, ...]) -> None:
         raise InputError(f"`database` must be one of those that were audited, from {known[0]} to {known[-1]}.")
 
 
-def whole_script(name: str, settings: Settings, ledger_name: str) -> str:
-    """The script of an audit, and of its noise if there is some; called beside the server, in the folder."""
-    seen = look_at_noise(name)
-    return script_of(name, settings, None if seen is None else seen.design, ledger_name)
-
-
-def look_at_noise(name: str, unit: str = "") -> NoiseSeen | None:
-    """The saved noise of an audit in words, None if there is none; called beside the server, in the folder."""
+def noise_in_words(name: str, unit: str) -> tuple[str, ...]:
+    """The saved noise of an audit in sentences, none if there is none; called beside the server, in the folder."""
     import empriv
     from empriv.words.planning import failing, opinion
     from empriv.words.sentences import amount
 
     path = Path(f"{name}.noise.empriv")
     if not path.is_file() or path.is_symlink():  # a link may lead out of the folder
-        return None
+        return ()
     saved = empriv.load(path)
     if isinstance(saved, empriv.TableNoise):
         errors = max(saved.expected_error.values())
         said = f"Noise on each of {len(saved.laws):,} numbers moves it by at most ±{amount(errors, unit)} on average."
         kept = f"It keeps epsilon {saved.epsilon:g} and delta {saved.delta:g}."
-        return NoiseSeen((said, f"{kept} {opinion(saved.epsilon)} {failing(saved.delta)}"), None)
+        return (said, f"{kept} {opinion(saved.epsilon)} {failing(saved.delta)}")
     if not isinstance(saved, empriv.Noise):
         raise InputError(f"{name}.noise.empriv must hold noise, got something else.")
     kept = f"epsilon {saved.epsilon:g} and delta {saved.delta:g}"
     often = "" if saved.times == 1 else f", over {saved.times:,} publications together"
-    cost = () if saved.law.only_point else (f"It moves an answer by ±{amount(saved.expected_error, unit)} on average.",)
-    design = {
-        "epsilon": saved.epsilon, "delta": saved.delta, "method": saved.method,
-        "granularity": saved.law.granularity, "bound": saved.declared_bound,
-        "times": None if saved.times == 1 else saved.times,
-        "presence": None if saved.times > 1 else saved.presence,
-    }  # fmt: skip
+    cost = (
+        ()
+        if saved.law.only_point
+        else (f"The noise moves an answer by ±{amount(saved.expected_error, unit)} on average.",)
+    )
     assumed = saved.notes if saved.law.only_point else ()
     said = f"It keeps {kept}{often}. {opinion(saved.epsilon)} {failing(saved.delta)}"
-    return NoiseSeen((*cost, said, saved.law.words, *assumed), design)
-
-
-def _check_ready(folder: Folder, name: str, book: str) -> None:
-    if not folder.saved(name):
-        raise InputError("The audit must be run before anything is released.")
-    if not folder.saved(name, "noise", ".noise.empriv"):
-        raise InputError("Design noise first (zero noise also needs a certificate).")
-    if book not in folder.ledgers():
-        raise InputError("The ledger must be made before anything is released.")
+    return (*cost, said, saved.law.words, *assumed)
 
 
 def _check_value(text: str, *, several: bool) -> None:
@@ -396,12 +244,6 @@ def _check_value(text: str, *, several: bool) -> None:
         if not finite:
             rule = "a line NAME=NUMBER for each number" if several else "a number"
             raise InputError(f"`value` must be {rule}.")
-
-
-def _target(settings: Settings) -> Any:
-    if not settings.target:
-        raise InputError("The promise must say what is private enough. Hint: the step of the promise.")
-    return parse_target(settings.target[0])
 
 
 def _released(job: Job | None) -> dict[str, Any] | None:
@@ -423,7 +265,7 @@ async def release_content(request: Request, settings: Settings, form: Mapping[st
     folder, name = folder_of(request), request.path_params["name"]
     job, last = latest(folder, name), latest(folder, name, RELEASE)
     failed = job if job is not None and job.title in (RELEASE, AS_IT_IS, PAGE) and job.state == "failed" else None
-    refused = None
+    refused, released, reviews = None, _released(last), reviews_of(folder, name)
     if last is not None and last.state == "done" and last.code == POLICY_FAILED:
         refused = last.said.removeprefix("Refused: ")
     given = {key: str(value) for key, value in (form or {}).items() if key != "value"}  # typed answers are not kept
@@ -431,25 +273,20 @@ async def release_content(request: Request, settings: Settings, form: Mapping[st
     command = ("empriv", "release", f"{name}.noise.empriv", "--audit", f"{name}.empriv", "--ledger", book)
     return {
         "noisy": folder.saved(name, "noise", ".noise.empriv"), "book": book, "books": folder.ledgers(),
-        "offered": offered(folder, name), "released": _released(last), "refused": refused,
+        "offered": offered(folder, name), "released": released, "refused": refused,
         "ended": last is not None and last.state in ("lost", "cancelled"),
         "not_released": None if failed is None else failed.said, "limits": LIMITS, "given": given,
         "tables": [("", "none"), *((table, table) for table in folder.tables())],
         "several": figures_of_file(folder, name).get("n_components") is not None, "target": bool(settings.target),
         "times": settings.times or 1, "release_command": shlex.join(command), "unit": settings.unit,
-        "reviews": reviews_of(folder, name),
+        "reviews": reviews,
+        "checked": next((each for each in reviews if released and each["time"][:19] <= released["time"][:19]), None),
     }  # fmt: skip
-
-
-def _attached(content: bytes, kind: str, name: str) -> Response:
-    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    return Response(content, media_type=kind, headers=headers)
 
 
 ROUTES = [
     Route("/audits/{name}/release/noise", noise),
     Route("/audits/{name}/release/labels", labels),
     Route("/audits/{name}/release/fits", fits, methods=["GET", "POST"]),
-    Route("/audits/{name}/files/script", script),
     Route("/audits/{name}/files/{kind}", download),
 ]

@@ -1,7 +1,8 @@
 """The checker's view: approve or refuse what is offered for release, with a reason that is kept beside it.
 
 NAME.review.json holds every review, with the digests of the audit and the noise that it is about: another audit or
-other noise has not been reviewed. What a checker refused is not released from the desk.
+other noise has not been reviewed. The ledger keeps the last review of what is released; what a checker refused is not
+released.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import hashlib
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -21,23 +21,9 @@ from empriv.app.pages import folder_of
 from empriv.base.storage import WRONG_FACTS, write_atomically
 from empriv.errors import InputError
 
-APPROVED, REFUSED = "approved", "refused"
+REFUSED = "refused"
 LABELS = {"checker": "Your name", "role": "Your role", "reason": "The reason", "outcome": "Your answer"}
 _FORMAT = "empriv reviews"
-_MOST_LETTERS = {"checker": 100, "role": 100, "reason": 2000}
-
-
-@dataclass(frozen=True)
-class Review:
-    """What a checker said of an audit and its noise, which are known again by their SHA-256."""
-
-    outcome: str
-    checker: str
-    role: str
-    reason: str
-    time: str
-    audit: str
-    noise: str
 
 
 async def review(request: Request, form: Mapping[str, Any]) -> None:
@@ -47,49 +33,50 @@ async def review(request: Request, form: Mapping[str, Any]) -> None:
         raise InputError("The audit must be run before it is reviewed.")
     if form.get("offered") != offered(folder, name):
         raise InputError("The audit or its noise has changed since you opened the page. Look again, then answer.")
-    texts = {field: " ".join(str(form.get(field) or "").split()) for field in _MOST_LETTERS}
-    for field, most in _MOST_LETTERS.items():
-        if not texts[field] or len(texts[field]) > most:
-            raise InputError(f"`{field}` must be given, in at most {most:,} letters.")
-    outcome = str(form.get("outcome"))
-    if outcome not in (APPROVED, REFUSED):
-        raise InputError("`outcome` must be approved or refused.")
-    audit, noise = await run_in_threadpool(digests_of, folder, name)
-    moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    said = Review(outcome, texts["checker"], texts["role"], texts["reason"], moment, audit, noise)
-    content = {"format": _FORMAT, "reviews": [asdict(each) for each in (*all_reviews(folder, name), said)]}
+    from empriv.ledger import Review
+
+    texts = {field: " ".join(str(form.get(field) or "").split()) for field in ("outcome", "checker", "role", "reason")}
+    said = Review(**texts, time=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+    content = {
+        "format": _FORMAT,
+        "reviews": [*_all_reviews(folder, name), {**vars(said), **await run_in_threadpool(digests_of, folder, name)}],
+    }
     path = folder.file(name, ".review.json")
     write_atomically(path, (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
 
 
-def reviews_of(folder: Folder, name: str) -> tuple[Review, ...]:
+def reviews_of(folder: Folder, name: str) -> list[dict[str, str]]:
     """Reviews of what is offered now, latest first."""
-    every = all_reviews(folder, name)
-    if not every:
-        return ()
-    now = digests_of(folder, name)
-    return tuple(each for each in reversed(every) if (each.audit, each.noise) == now)
+    every = _all_reviews(folder, name)
+    now = digests_of(folder, name) if every else {}
+    return [each for each in reversed(every) if now.items() <= each.items()]
 
 
 def check_not_refused(folder: Folder, name: str) -> None:
     """Refuse to release what a checker refused last."""
     said = reviews_of(folder, name)
-    if said and said[0].outcome == REFUSED:
+    if said and said[0]["outcome"] == REFUSED:
         raise InputError("A checker refused this release. Change the answer or its noise, or have it approved.")
 
 
-def all_reviews(folder: Folder, name: str) -> tuple[Review, ...]:
+def review_to_pass_on(folder: Folder, name: str) -> str | None:
+    """The file whose last review is of the audit and the noise that are there now, for the ledger to keep; or None."""
+    last, current = _all_reviews(folder, name)[-1:], reviews_of(folder, name)[:1]
+    return folder.file(name, ".review.json").name if last and last == current else None
+
+
+def _all_reviews(folder: Folder, name: str) -> list[dict[str, str]]:
     """All reviews of an audit, in their order; none if the file is not there, or damaged."""
     path = folder.written(name, ".review.json")
     try:
         content = {} if path is None else json.loads(path.read_bytes())
         listed = content["reviews"] if content.get("format") == _FORMAT else ()
-        return tuple(Review(**{key: str(value) for key, value in each.items()}) for each in listed)
+        return [{field: str(each[field]) for field in (*LABELS, "time", "audit", "noise")} for each in listed]
     except (OSError, *WRONG_FACTS):
-        return ()
+        return []
 
 
-def digests_of(folder: Folder, name: str) -> tuple[str, str]:
+def digests_of(folder: Folder, name: str) -> dict[str, str]:
     """SHA-256 of the audit and of its noise; "" where there is none."""
 
     def digest(ending: str) -> str:
@@ -99,7 +86,7 @@ def digests_of(folder: Folder, name: str) -> tuple[str, str]:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
-    return digest(".empriv"), digest(".noise.empriv")
+    return {"audit": digest(".empriv"), "noise": digest(".noise.empriv")}
 
 
 def offered(folder: Folder, name: str) -> str:

@@ -1,4 +1,4 @@
-"""The run of an audit: what it will do, how far it is, and what to mend if it failed."""
+"""The run of an audit: the commands that make it and its page, what they lack, and how far they are."""
 
 from __future__ import annotations
 
@@ -6,22 +6,23 @@ import re
 import shlex
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from empriv.app.folder import Folder
+from empriv.app.folder import Folder, put_demo
 from empriv.app.jobs import AUDIT, Job, cancel, latest, start
 from empriv.app.pages import ELSEWHERE, changed_elsewhere, folder_of, show, workers_of
 from empriv.base.progress import duration
+from empriv.base.targets import parse_target
 from empriv.cli.config import Settings
-from empriv.cli.targets import parse_target
 from empriv.errors import InputError
-from empriv.words.planning import opinion
 
+PAGE = "Page"
+"""Title of the job that writes the page of a saved audit."""
 # Which step asks for a setting, by the words of an error; names in backquotes come first.
 _ASKED_IN = {
     "data": (
@@ -29,37 +30,26 @@ _ASKED_IN = {
         "databases", "subsamples", "fraction", "timezone", "unidentified", "query", "component", "unit", "order",
         "column", "aggregate", "SQL",
     ),
-    "promise": ("target", "epsilon", "times", "known", "ledger", "scope", "basis", "presence", "density"),
+    "promise": ("target", "epsilon", "times", "known", "ledger", "scope", "presence", "density"),
 }  # fmt: skip
 _PLAIN = (".csv", ".tsv", ".parquet", ".json", ".jsonl", ".ndjson")  # files that cannot lead to others
 _WRITTEN = ("json", "save", "report")  # settings that the command is given here
 _BY_WORD = {word: step for step, words in _ASKED_IN.items() for word in words}
-
-
-@dataclass(frozen=True)
-class Point:
-    """One line of what will be run; ``said`` is empty where it is missing, and ``step`` is where it is asked for."""
-
-    about: str
-    said: str
-    step: str
-    lacks: str = ""
+_DEMO = "demo"
 
 
 async def start_run(request: Request, form: Mapping[str, Any]) -> None:
     """Start the audit, unless work on it is under way already: a second click, or another tab."""
     folder, name = folder_of(request), request.path_params["name"]
     settings = folder.settings(name)
-    under_way = latest(folder, name)
-    if under_way is not None and under_way.running:
+    if _is_under_way(folder, name):
         return
     if changed_elsewhere(request, form):
         raise InputError(ELSEWHERE)
     if not folder.file(name, ".toml").is_file():
         raise InputError("This audit has no settings to run: it was saved elsewhere.")
-    lacking = [point.lacks for point in plan_of(settings) if point.lacks]
-    if lacking:
-        raise InputError(f"{lacking[0]} Then it can be run.")
+    for sentence in lacking(settings):
+        raise InputError(f"{sentence} Then it can be run.")
     distrusted = await why_distrusted(request, settings)
     if distrusted and form.get("trust") != "yes":
         raise InputError("Say that you trust it, or choose other data.")
@@ -69,11 +59,38 @@ async def start_run(request: Request, form: Mapping[str, Any]) -> None:
 async def start_if_ready(request: Request, name: str, settings: Settings) -> None:
     """Start an audit that lacks nothing, and whose rows need no trust; otherwise the page asks."""
     folder = folder_of(request)
-    under_way = latest(folder, name)
-    if under_way is not None and under_way.running:
+    if _is_under_way(folder, name) or lacking(settings) or await why_distrusted(request, settings):
         return
-    if not any(point.lacks for point in plan_of(settings)) and not await why_distrusted(request, settings):
-        start(folder, name, AUDIT, arguments_of(name, trusted=_named(folder, settings)))
+    start(folder, name, AUDIT, arguments_of(name, trusted=_named(folder, settings)))
+
+
+def start_demo(folder: Folder) -> str:
+    """The name of the demo's audit, which is run unless that was done before."""
+    from empriv.cli.audit import DEMO_QUERY, DEMO_TARGET
+
+    file = put_demo(folder)
+    if _DEMO not in folder.audits():
+        settings = Settings(
+            files=(file,), individual=("aircraft",), database="date", query=(DEMO_QUERY,), target=(DEMO_TARGET,),
+            epsilon=(parse_target(DEMO_TARGET).epsilon,), unit="min",
+        )  # fmt: skip
+        folder.write(_DEMO, settings)
+    if not folder.saved(_DEMO) and not _is_under_way(folder, _DEMO):
+        start(folder, _DEMO, AUDIT, arguments_of(_DEMO))
+    return _DEMO
+
+
+async def write_page(request: Request, form: Mapping[str, Any], *, public: bool = False) -> None:
+    """Have the page of a saved audit written, or the one that may be published."""
+    del form
+    folder, name = folder_of(request), request.path_params["name"]
+    if not _is_under_way(folder, name):
+        start(folder, name, PAGE, page_arguments(name, folder.settings(name), public=public))
+
+
+async def write_public(request: Request, form: Mapping[str, Any]) -> None:
+    """Have the page written that may be published."""
+    await write_page(request, form, public=True)
 
 
 async def stop(request: Request, form: Mapping[str, Any]) -> None:
@@ -90,28 +107,27 @@ async def progress(request: Request) -> Response:
     job = latest(folder_of(request), request.path_params["name"])
     if job is None or not job.running:
         return show(request, "reload.html", onwards="")
-    return show(request, "progress.html", job=job, **how_far(job))
+    return show(request, "progress.html", job=job, elapsed=elapsed(job))
 
 
 async def run_content(request: Request, settings: Settings) -> dict[str, Any]:
-    """What the page says of the run: what it will do, how far it is, or why it failed."""
+    """What the page says of the run: what it lacks, how far it is, or why it failed."""
     folder, name = folder_of(request), request.path_params["name"]
-    points = plan_of(settings)
+    lacks = lacking(settings)
     job, last = latest(folder, name), latest(folder, name, AUDIT)
-    running = job is not None and job.running
-    ready = folder.file(name, ".toml").is_file() and not any(point.lacks for point in points)
-    distrusted = await why_distrusted(request, settings) if ready and not running else ""
+    job = job if job is not None and job.running else None
+    ready = folder.file(name, ".toml").is_file() and not lacks
+    distrusted = await why_distrusted(request, settings) if ready and job is None else ""
     command = ("empriv", *arguments_of(name, trusted=bool(distrusted) or _named(folder, settings)))
     return {
-        "points": points, "job": job if running else None, "last": last, "ready": ready, "distrusted": distrusted,
+        "lacks": lacks, "job": job, "last": last, "ready": ready, "distrusted": distrusted,
         "run_command": shlex.join(command), "mend": step_for(last.said) if last and last.state == "failed" else None,
-        **(how_far(job) if job is not None and running else {}),
+        "elapsed": "" if job is None else elapsed(job),
     }  # fmt: skip
 
 
-def how_far(job: Job) -> dict[str, Any]:
-    """What a bar shows of work that is under way."""
-    return {"share": job.share, "elapsed": duration(time.time() - job.began)}
+def elapsed(job: Job) -> str:
+    return duration(time.time() - job.began)
 
 
 def arguments_of(name: str, *, trusted: bool = False) -> tuple[str, ...]:
@@ -121,27 +137,25 @@ def arguments_of(name: str, *, trusted: bool = False) -> tuple[str, ...]:
     return ("audit", *named, *(("--trust-config",) if trusted else ()))
 
 
-def plan_of(settings: Settings) -> tuple[Point, ...]:
-    """What will be run, point by point, with what is missing yet."""
-    data = ", ".join(settings.files) + (f", table {settings.table}" if settings.table else "")
-    cut, lacks_cut = "", "Say which column tells the databases apart."
-    if settings.subsamples is not None:
-        cut, lacks_cut = f"{settings.subsamples:,} random samples of the rows", ""
-    elif settings.database is not None:
-        cut, lacks_cut = f"each {settings.database} is one database", ""
-    elif len(settings.files) > 1 or any(set("*?[") & set(text) for text in settings.files):
-        cut, lacks_cut = "each file is one database", ""
-    person = " and ".join(settings.individual)
-    return (
-        Point("Data", data, "data", "" if settings.files else "Choose the data."),
-        Point("Databases", cut, "data", lacks_cut),
-        Point(
-            "Who is protected", f"each {person}" if person else "", "data",
-            "" if person else "Say which column tells who a row is about.",
-        ),
-        Point("Statistic", "; ".join(settings.query), "data", "" if settings.query else "Say what is published."),
-        Point("Promise", _promised(settings), "promise"),
-    )  # fmt: skip
+def page_arguments(name: str, settings: Settings, *, public: bool = False) -> tuple[str, ...]:
+    """The command that writes the page of a saved audit, with the verdicts on its targets."""
+    asked = [text for target in settings.target for text in ("--target", target)]
+    asked += ["--presence", settings.presence] if settings.target else []
+    if public:
+        return ("show", f"{name}.empriv", "--report", f"{name}.public.html", "--public", *asked)
+    return ("show", f"{name}.empriv", "--json", f"{name}.json", "--report", f"{name}.html", *asked)
+
+
+def lacking(settings: Settings) -> dict[str, str]:
+    """What must be said before an audit can be run, and the step that asks for it."""
+    several = len(settings.files) > 1 or any(set("*?[") & set(text) for text in settings.files)
+    said = {
+        "Choose the data.": settings.files,
+        "Say which column tells the databases apart.": settings.subsamples or settings.database or several,
+        "Say which column tells who a row is about.": settings.individual,
+        "Say what is published.": settings.query,
+    }
+    return {sentence: "data" for sentence, given in said.items() if not given}
 
 
 async def why_distrusted(request: Request, settings: Settings) -> str:
@@ -155,7 +169,7 @@ async def why_distrusted(request: Request, settings: Settings) -> str:
 
 def what_needs_trust(settings: Settings) -> str:
     """What the command would refuse to read unless it is told to trust the settings; called beside the server."""
-    from empriv.cli.trust import check_trust
+    from empriv.cli.inputs import check_trust
 
     named = {**vars(settings), "tables": {**settings.tables, "": settings.table}}
     try:
@@ -163,6 +177,18 @@ def what_needs_trust(settings: Settings) -> str:
     except InputError as error:
         return str(error).partition("\nHint:")[0]
     return ""
+
+
+def step_for(sentence: str) -> str | None:
+    """The step that can mend what an error says, if one can."""
+    quoted = re.findall(r"`(?:--)?([\w-]+)", sentence)
+    words = [*(word.replace("-", "_") for word in quoted), *re.findall(r"\w+", sentence)]
+    return next((_BY_WORD[word] for word in words if word in _BY_WORD), None)
+
+
+def _is_under_way(folder: Folder, name: str) -> bool:
+    job = latest(folder, name)
+    return job is not None and job.running
 
 
 def _named(folder: Folder, settings: Settings) -> bool:
@@ -178,21 +204,3 @@ def _plainly_inside(folder: Folder, settings: Settings) -> bool:
     return (
         files and simple and not settings.sql and not settings.tables and settings.ledger in (None, *folder.ledgers())
     )
-
-
-def step_for(sentence: str) -> str | None:
-    """The step that can mend what an error says, if one can."""
-    quoted = re.findall(r"`(?:--)?([\w-]+)", sentence)
-    words = [*(word.replace("-", "_") for word in quoted), *re.findall(r"\w+", sentence)]
-    return next((_BY_WORD[word] for word in words if word in _BY_WORD), None)
-
-
-def _promised(settings: Settings) -> str:
-    targets = [parse_target(text) for text in settings.target]
-    said = " and ".join(
-        f"{target.figure.replace('_', ' ')} at most {target.limit:g} at epsilon {target.epsilon:g}"
-        for target in targets
-    )
-    often = "" if settings.times is None else f", over {settings.times:,} publications together"
-    meaning = f". {opinion(targets[0].epsilon)}" if len({target.epsilon for target in targets}) == 1 else ""
-    return f"{said}{often}{meaning}" if said else f"nobody said: there will be figures{often}, and no decision"

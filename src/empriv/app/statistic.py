@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.datastructures import FormData
 
 from empriv.app.folder import Folder
-from empriv.app.form_fields import by_label
-from empriv.app.source_preview import SourcePreview
+from empriv.app.form_fields import by_label, typed_in
+from empriv.app.table import TableAtHand, at_hand
 from empriv.app.workers import engine_beside
 from empriv.base.storage import write_atomically
 from empriv.cli.config import Settings
 from empriv.errors import EmprivError, InputError
+
+if TYPE_CHECKING:
+    from empriv.collecting.profile import ColumnProfile
 
 BUILD, SQL = "build", "sql"
 MEASURES = {
@@ -31,6 +34,8 @@ MEASURES = {
     "median": ("Median", "the middle value of a column"),
     "people": ("People", "how many different people there are"),
 }
+FIELDS = {"mode": BUILD, "measure": "mean", "column": "", "by": "", "query": "", "unit": ""}
+_CHOICES = ("mode", "measure", "column", "by")  # those that are remembered, beside `holds` and `where`
 LABELS = {
     "measure": "The statistic", "column": "The column", "by": "The column of groups", "holds": "What must hold",
     "unit": "The unit", "query": "The statistic",
@@ -38,22 +43,8 @@ LABELS = {
 OPERATORS = ("=", "≠", "<", "≤", ">", "≥", "is one of", "is empty", "is not empty")
 _MOST_CONDITIONS = 20
 MOST_STATISTICS = 50
-Row = tuple[str, str, str]  # column, operator, value
-NO_ROW: Row = ("", "=", "")
-
-
-@dataclass(frozen=True)
-class StatisticTyped:
-    """What the form holds: as typed, whether it can be used or not."""
-
-    mode: str = BUILD
-    measure: str = "mean"
-    column: str = ""
-    by: str = ""
-    holds: Row = NO_ROW
-    where: tuple[Row, ...] = ()
-    query: str = ""
-    unit: str = ""
+NO_ROW = ("", "=", "")
+"""A condition on rows, to be filled in: column, operator, value."""
 
 
 @dataclass(frozen=True)
@@ -63,11 +54,11 @@ class StatisticShown:
     sql: str = ""
     gives: str = ""
     slow: str = ""
-    errors: tuple[tuple[str, str], ...] = ()
+    errors: Mapping[str, str] = field(default_factory=dict)
 
 
 def look_closer(
-    settings: Settings, facts: tuple[tuple[Any, ...], ...], typed: StatisticTyped, quick: bool = False
+    settings: Settings, columns: Sequence[ColumnProfile], typed: Mapping[str, Any], quick: bool = False
 ) -> StatisticShown:
     """The SQL of what was typed, and whether it can be audited; called beside the server.
 
@@ -77,79 +68,36 @@ def look_closer(
     from empriv.cli.inputs import source_of
     from empriv.cli.running import limits_of
     from empriv.collecting import explain
-    from empriv.collecting.building import RowCondition, Statistic, written
-    from empriv.collecting.looking import ColumnSeen, gives
+    from empriv.collecting.profile import gives
+    from empriv.collecting.query_builder import RowCondition, Statistic, written
 
-    places = [place for place, row in enumerate(typed.where) if row[0]]
+    places = [place for place, row in enumerate(typed["where"]) if row[0]]
     sql = ""
     try:
-        unit_name(typed.unit)
-        if typed.mode == SQL:
-            sql = typed.query.strip()
+        unit_name(typed["unit"].strip())
+        if typed["mode"] == SQL:
+            sql = typed["query"].strip()
             if not sql:
                 raise InputError("`query` must be SQL, such as avg(amount).")
         else:
             chosen = Statistic(
-                measure=typed.measure, column=typed.column or None, by=typed.by or None,
-                where=tuple(RowCondition(*typed.where[place]) for place in places),
-                holds=RowCondition(*typed.holds) if typed.measure == "rate" else None,
+                measure=typed["measure"], column=typed["column"] or None, by=typed["by"] or None,
+                where=tuple(RowCondition(*typed["where"][place]) for place in places),
+                holds=RowCondition(*typed["holds"]) if typed["measure"] == "rate" else None,
             )  # fmt: skip
-            sql = written(chosen, [ColumnSeen(*column) for column in facts], settings.individual)
+            sql = written(chosen, columns, settings.individual)
         if quick or not settings.individual:
             explain(None, sql)
             return StatisticShown(sql, "Whether it can be audited is seen when you save it." if quick else "")
         with engine_beside(**limits_of(settings)) as engine:
-            given = gives(engine, source_of(settings), sql)
+            given = gives(engine, source_of(at_hand(settings)), sql)
     except EmprivError as error:
         labels = {**LABELS, **{f"where_{k}": f"Condition {place + 1}" for k, place in enumerate(places)}}
-        ((field, sentence),) = by_label(error, labels).items()
-        if field.startswith("where_"):  # of those that are filled in, to those that are shown
-            field = f"where_{places[int(field.removeprefix('where_'))]}"
-        return StatisticShown(sql, errors=((field or "query", sentence),))
+        ((about, sentence),) = by_label(error, labels).items()
+        if about.startswith("where_"):  # of those that are filled in, to those that are shown
+            about = f"where_{places[int(about.removeprefix('where_'))]}"
+        return StatisticShown(sql, errors={about or "query": sentence})
     return StatisticShown(sql, _given_in_words(given.names), given.slow or "")
-
-
-def typed_in(form: FormData) -> StatisticTyped:
-    """What a form holds."""
-
-    def text(field: str) -> str:
-        return str(form.get(field) or "")
-
-    columns, operators, values = (
-        [str(part) for part in form.getlist(f"where_{part}")][:_MOST_CONDITIONS]
-        for part in ("column", "operator", "value")
-    )
-    return StatisticTyped(
-        mode=text("mode") or BUILD, measure=text("measure"), column=text("column"), by=text("by"),
-        holds=(text("holds_column"), text("holds_operator"), text("holds_value")),
-        where=tuple(zip(columns, operators, values, strict=False)), query=text("query"), unit=text("unit").strip(),
-    )  # fmt: skip
-
-
-def typed_from(settings: Settings, which: int, table: SourcePreview, built: Mapping[str, Any]) -> StatisticTyped:
-    """What a form holds at first: the choices that made the query, its SQL, or what is likeliest."""
-    if which >= len(settings.query):
-        likely = table.numbers[:1]
-        return StatisticTyped(measure="mean" if likely else "count", column="".join(likely), unit=settings.unit)
-    query = settings.query[which]
-    typed = _from_memory(built.get(query))
-    named = () if typed is None else (typed.column, typed.by, typed.holds[0], *(row[0] for row in typed.where))
-    if typed is None or any(name and name not in table.names for name in named):
-        return StatisticTyped(mode=SQL, query=query, unit=settings.unit)
-    return replace(typed, query=query, unit=settings.unit)
-
-
-def _from_memory(fields: Any) -> StatisticTyped | None:
-    """Choices as they were remembered; None if a file that anybody may change holds something else."""
-    try:
-        rows = [tuple(map(str, row)) for row in (fields["holds"], *fields["where"])]
-        if any(len(row) != 3 for row in rows):
-            return None
-        texts = {name: str(fields[name]) for name in ("mode", "measure", "column", "by")}
-    except (TypeError, KeyError):
-        return None
-    holds, *where = rows
-    return StatisticTyped(**texts, holds=holds, where=tuple(where))  # type: ignore[arg-type]
 
 
 def _given_in_words(names: tuple[str, ...] | None) -> str:
@@ -159,24 +107,61 @@ def _given_in_words(names: tuple[str, ...] | None) -> str:
     return f"This can be audited. It gives a table of {len(names):,} numbers of each database: {shown}."
 
 
-def with_columns_of(typed: StatisticTyped, table: SourcePreview) -> StatisticTyped:
-    """What was typed, with columns called as the table calls them."""
-    rows: list[Row] = [(table.column_named(row[0]), row[1], row[2]) for row in (typed.holds, *typed.where)]
-    return replace(
-        typed, column=table.column_named(typed.column), by=table.column_named(typed.by), holds=rows[0],
-        where=tuple(rows[1:]),
-    )  # fmt: skip
+def statistic_in(form: FormData, table: TableAtHand) -> dict[str, Any]:
+    """What a form holds, with columns called as the table calls them."""
+
+    def rows(prefix: str) -> list[tuple[str, str, str]]:
+        parts = ([str(text) for text in form.getlist(f"{prefix}_{part}")] for part in ("column", "operator", "value"))
+        found = zip(*parts, strict=False)
+        return [(table.column_named(column), operator, value) for column, operator, value in found]
+
+    typed = typed_in(form, FIELDS)
+    named = {field: table.column_named(typed[field]) for field in ("column", "by")}
+    return {**typed, **named, "holds": (*rows("holds"), NO_ROW)[0], "where": tuple(rows("where")[:_MOST_CONDITIONS])}
 
 
-def facts_of(table: SourcePreview) -> tuple[tuple[Any, ...], ...]:
-    return tuple(column.facts for column in table.columns)
+def statistic_content(
+    folder: Folder, name: str, settings: Settings, which: int, table: TableAtHand, typed: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """What the fields of the page show, with one condition to be filled in."""
+    typed = typed or _typed_from(settings, which, table, _built(folder, name))
+    blank = () if typed["where"] and not typed["where"][-1][0] else (NO_ROW,)
+    return {
+        "which": which, "measures": MEASURES, "operators": OPERATORS,
+        "typed": {**typed, "where": (*typed["where"], *blank)},
+    }  # fmt: skip
 
 
-def _memory_of(folder: Folder, name: str) -> Path:
-    return folder.own / "built" / folder.file(name, ".json").name
+def _typed_from(settings: Settings, which: int, table: TableAtHand, built: Mapping[str, Any]) -> dict[str, Any]:
+    """What the form holds at first: the choices that made the query, its SQL, or what is likeliest."""
+    empty = {**FIELDS, "holds": NO_ROW, "where": (), "unit": settings.unit}
+    if which >= len(settings.query):
+        likely = "".join(table.numbers[:1])
+        return {**empty, "measure": "mean" if likely else "count", "column": likely}
+    query = settings.query[which]
+    fields: Any = built.get(query)
+    try:  # a file that anybody may change
+        holds, *where = [tuple(map(str, row)) for row in (fields["holds"], *fields["where"])]
+        typed = {name: str(fields[name]) for name in _CHOICES}
+        named = {typed["column"], typed["by"], *(column for column, _, _ in (holds, *where))} - {""}
+    except (TypeError, KeyError, ValueError):
+        return {**empty, "mode": SQL, "query": query}
+    if not named <= set(table.names):
+        return {**empty, "mode": SQL, "query": query}
+    return {**empty, **typed, "query": query, "holds": holds, "where": tuple(where)}
 
 
-def built_of(folder: Folder, name: str) -> dict[str, Any]:
+def remember_built(folder: Folder, name: str, typed: Mapping[str, Any], sql: str, queries: Sequence[str]) -> None:
+    """Keep the choices that made a query, and those of the other queries that are still there."""
+    built = {query: fields for query, fields in _built(folder, name).items() if query in queries and query != sql}
+    if typed["mode"] == BUILD:
+        built[sql] = {field: typed[field] for field in (*_CHOICES, "holds", "where")}
+    path = _memory_of(folder, name)
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    write_atomically(path, json.dumps(built).encode())
+
+
+def _built(folder: Folder, name: str) -> dict[str, Any]:
     """The choices that made each query of an audit."""
     try:
         content = json.loads(_memory_of(folder, name).read_bytes())
@@ -185,23 +170,5 @@ def built_of(folder: Folder, name: str) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def remember_built(folder: Folder, name: str, typed: StatisticTyped, sql: str, queries: Sequence[str]) -> None:
-    """Keep the choices that made a query, and those of the other queries that are still there."""
-    built = {query: fields for query, fields in built_of(folder, name).items() if query in queries and query != sql}
-    if typed.mode == BUILD:
-        built[sql] = asdict(replace(typed, query="", unit=""))
-    path = _memory_of(folder, name)
-    path.parent.mkdir(mode=0o700, exist_ok=True)
-    write_atomically(path, json.dumps(built).encode())
-
-
-def statistic_content(
-    folder: Folder, name: str, settings: Settings, which: int, table: SourcePreview, typed: StatisticTyped | None
-) -> dict[str, Any]:
-    """What the fields of the statistic show."""
-    typed = typed or typed_from(settings, which, table, built_of(folder, name))
-    blank = 0 if typed.where and not typed.where[-1][0] else 1  # one to fill in
-    return {
-        "which": which, "measures": MEASURES, "operators": OPERATORS,
-        "typed": replace(typed, where=(*typed.where, *[NO_ROW] * blank)),
-    }  # fmt: skip
+def _memory_of(folder: Folder, name: str) -> Path:
+    return folder.own / "built" / folder.file(name, ".json").name

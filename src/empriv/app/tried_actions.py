@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from starlette.requests import Request
@@ -17,17 +17,17 @@ from starlette.responses import Response
 
 from empriv.app.folder import Folder
 from empriv.app.form_fields import positive
-from empriv.app.jobs import AUDIT, Job, latest, start
+from empriv.app.jobs import AUDIT, latest, start
 from empriv.app.listing import figures_of_file, look_at
 from empriv.app.pages import folder_of, go, workers_of
 from empriv.app.run import arguments_of, why_distrusted
-from empriv.base.harmless import shortened
 from empriv.base.storage import WRONG_FACTS
+from empriv.base.targets import goal_of
+from empriv.base.text import shortened
 from empriv.cli.config import Settings
-from empriv.cli.output import POLICY_FAILED
-from empriv.cli.targets import goal_of
+from empriv.cli.running import POLICY_FAILED
 from empriv.errors import InputError
-from empriv.words.what_to_do import cell, delta_said, target
+from empriv.words.what_to_do import cell, target
 
 DESIGN, ADVICE = "Noise", "Advice"
 """Titles of jobs."""
@@ -40,53 +40,33 @@ _TAKEN = {
 }  # fmt: skip
 _SHOWN = 200
 _LARGEST = 1e300
-
-
-@dataclass(frozen=True)
-class LimitsToMeet:
-    """What is to be met: limits at an epsilon, and where they hold."""
-
-    epsilon: float
-    delta: float | None
-    total_risk: float | None
-    presence: str
-
-    @property
-    def options(self) -> tuple[str, ...]:
-        """The aim as options of a command."""
-        limits = (("--epsilon", self.epsilon), ("--delta", self.delta), ("--total-risk", self.total_risk))
-        given = (text for option, at in limits if at is not None for text in (option, f"{at:g}"))
-        return (*given, "--presence", self.presence)
+Aim = Mapping[str, Any]
+"""Epsilon, and the limits on delta and on the total risk that are to be met there."""
 
 
 async def act(request: Request, form: Mapping[str, Any]) -> Response | None:
     """Try everything, design noise, or do what a row says."""
     folder, name = folder_of(request), request.path_params["name"]
     settings = folder.settings(name)
-    aim = _limits_to_meet(folder, name, settings)
+    if not folder.saved(name):
+        raise InputError("The audit must have been run before it is improved.")
+    aim = aim_of(folder, name, settings)
+    if aim is None:
+        raise InputError("Say what is private enough first: what is tried here is held against it.")
     way = str(form.get("way", ""))
     if way == "everything":
         start(folder, name, ADVICE, await _advice_command(request, settings, aim))
         return None
     if way == NOISE:
-        _design(request, settings, aim, positive("granularity", str(form.get("granularity", ""))))
+        _design(folder, name, settings, aim, positive("granularity", str(form.get("granularity", ""))))
         return None
     if way == "take":
         return await _take(request, settings, aim, str(form.get("row", "")))
     raise InputError("`way` must be everything, noise or take.")
 
 
-def _limits_to_meet(folder: Folder, name: str, settings: Settings) -> LimitsToMeet:
-    if not folder.saved(name):
-        raise InputError("The audit must have been run before it is improved.")
-    aim = aim_of(folder, name, settings)
-    if aim is None:
-        raise InputError("Say what is private enough first: what is tried here is held against it.")
-    return LimitsToMeet(**aim, presence=settings.presence)
-
-
-def aim_of(folder: Folder, name: str, settings: Settings) -> dict[str, Any] | None:
-    """Epsilon, delta and total risk that are to be met: those of the settings, or of the figures that were written."""
+def aim_of(folder: Folder, name: str, settings: Settings) -> Aim | None:
+    """What is to be met: the targets of the settings, or of the figures that were written."""
     if settings.target:
         return goal_of(settings.target)
     verdicts = figures_of_file(folder, name).get("verdicts")
@@ -98,19 +78,35 @@ def aim_of(folder: Folder, name: str, settings: Settings) -> dict[str, Any] | No
         return None
 
 
-def _design(request: Request, settings: Settings, aim: LimitsToMeet, granularity: float) -> None:
+def _design(folder: Folder, name: str, settings: Settings, aim: Aim, granularity: float) -> None:
     """Have the least noise designed that keeps the promise."""
-    folder, name = folder_of(request), request.path_params["name"]
     several = figures_of_file(folder, name).get("n_components") is not None
-    if aim.delta is None or aim.total_risk is not None:
+    if aim["delta"] is None or aim["total_risk"] is not None:
         raise InputError("The promise must limit delta, and not the total risk, for noise to be designed.")
-    asked = ("--epsilon", f"{aim.epsilon:g}", "--delta", f"{aim.delta:g}")
-    often: tuple[str, ...] = () if several else ("--dither", "--presence", aim.presence)
+    often: tuple[str, ...] = () if several else ("--dither", "--presence", settings.presence)
     if settings.times is not None and settings.times > 1:
         often = ("--times", str(settings.times))
     files = (text for option, ending in _NOISE_FILES.items() for text in (option, f"{name}{ending}"))
-    command = ("noise", f"{name}.empriv", *asked, *often, "--granularity", f"{granularity:.12g}", *files)
+    command = (
+        "noise",
+        f"{name}.empriv",
+        "--epsilon",
+        f"{aim['epsilon']:.12g}",
+        "--delta",
+        f"{aim['delta']:.12g}",
+        *often,
+        "--granularity",
+        f"{granularity:.12g}",
+        *files,
+    )
     start(folder, name, DESIGN, command)
+
+
+def _targets(aim: Aim) -> tuple[str, ...]:
+    """The aim as options of a command that takes targets."""
+    limits = ((figure, aim[figure]) for figure in ("delta", "total_risk"))
+    texts = (f"{figure} <= {limit:.12g} at {aim['epsilon']:.12g}" for figure, limit in limits if limit is not None)
+    return tuple(option for text in texts for option in ("--target", text))
 
 
 async def _derive(request: Request, settings: Settings, way: str, *, column: str = "", value: Any = None) -> Response:
@@ -124,13 +120,8 @@ async def _derive(request: Request, settings: Settings, way: str, *, column: str
     else:
         if len(settings.query) != 1 or settings.component is not None:
             raise InputError("`query` must be one query, got none or several in the settings of this audit.")
-        (query,) = settings.query
-        asked: tuple[Any, ...] = (_capped_query, query, column, value)
-        if way == ROUNDING:
-            asked = (_rounded_query, query, value)
-        elif way == CAP:
-            asked = (_capped_people_query, query, settings.individual, value)
-        changed = replace(plain, query=(await workers_of(request).run(*asked),))
+        text = await workers_of(request).run(changed_query, settings.query[0], settings.individual, way, column, value)
+        changed = replace(plain, query=(text,))
     derived = folder.new_name(_stem(name, way))
     folder.write(derived, changed)
     if not await why_distrusted(request, changed):
@@ -144,30 +135,20 @@ def _stem(name: str, way: str) -> str:
     return f"{name[:40]}-{_DERIVED[way]}"
 
 
-def _rounded_query(query: str, to: float) -> str:
-    """The query whose answer is rounded."""
-    from empriv.protocols.places import rounded_text
+def changed_query(query: str, individual: Sequence[str], way: str, column: str, value: float) -> str:
+    """The query whose answer is rounded, or that caps a column or what each person adds; called beside the server."""
+    from empriv.protocols.protocol import capped_people_text, capped_text, rounded_text, summed_columns
 
-    return rounded_text(query, to)
-
-
-def _capped_query(query: str, column: str, at: float) -> str:
-    """The query that caps a column."""
-    from empriv.protocols.places import capped_text, summed_columns
-
+    if way == ROUNDING:
+        return rounded_text(query, value)
+    if way == CAP:
+        return capped_people_text(query, individual, value)
     if column not in summed_columns(query):
         raise InputError("`column` must be one that the query adds up.")
-    return capped_text(query, column, at)
+    return capped_text(query, column, value)
 
 
-def _capped_people_query(query: str, individual: Sequence[str], at: float) -> str:
-    """The query that caps what each person adds."""
-    from empriv.protocols.places import capped_people_text
-
-    return capped_people_text(query, individual, at)
-
-
-async def _advice_command(request: Request, settings: Settings, aim: LimitsToMeet) -> tuple[str, ...]:
+async def _advice_command(request: Request, settings: Settings, aim: Aim) -> tuple[str, ...]:
     """The command that tries everything: on the rows where they may be read, otherwise on what was saved."""
     folder, name = folder_of(request), request.path_params["name"]
     written = ("--json", f"{name}.advice.json")
@@ -176,39 +157,38 @@ async def _advice_command(request: Request, settings: Settings, aim: LimitsToMee
     if rows and whole and settings.target:
         trust = ("--trust-config",) if any(text in folder.named for text in settings.files) else ()
         return ("advise", "--config", f"{name}.toml", *trust, *written)
-    return ("advise", f"{name}.empriv", *aim.options, *written)
+    return ("advise", f"{name}.empriv", *_targets(aim), "--presence", settings.presence, *written)
 
 
-async def _take(request: Request, settings: Settings, aim: LimitsToMeet, row: str) -> Response | None:
+async def _take(request: Request, settings: Settings, aim: Aim, row: str) -> Response | None:
     """Do what a row of the advice says."""
-    rows = advice_of(folder_of(request), request.path_params["name"])
+    folder, name = folder_of(request), request.path_params["name"]
+    rows = advice_of(folder, name)
     chosen = next((each for each in rows if str(each["row"]) == row and each["takes"]), None)
     if chosen is None:
         raise InputError("`row` must be one that can be taken.")
-    given = chosen["parameters"]
-    if chosen["code"] == NOISE:
-        _design(request, settings, aim, _positive(given.get("granularity"), "granularity"))
+    given, way = chosen["parameters"], chosen["code"]
+    if way == NOISE:
+        _design(folder, name, settings, aim, _positive(given.get("granularity"), "granularity"))
         return None
-    if chosen["code"] == ROUNDING:
+    if way == ROUNDING:
         return await _derive(request, settings, ROUNDING, value=_positive(given.get("to"), "to"))
-    if chosen["code"] == COARSER:
+    if way == COARSER:
         return await _derive(request, settings, COARSER, value=given.get("by"))
     at = given.get("at")
     if not isinstance(at, int | float) or not abs(at) <= _LARGEST:
         raise InputError("`at` must be a number.")
-    if chosen["code"] == CAP:
+    if way == CAP:
         return await _derive(request, settings, CAP, value=float(at))
     return await _derive(request, settings, CAPPING, column=str(given.get("column")), value=float(at))
 
 
 def advice_of(folder: Folder, name: str) -> list[dict[str, Any]]:
-    """The rows of NAME.advice.json; none if it is not there, is damaged, or is older than the audit."""
-    path, saved = folder.written(name, ".advice.json"), folder.written(name, ".empriv")
+    """Rows of what was tried: all of NAME.advice.json, else those that the audit tried; none of what is damaged."""
+    path = folder.current(name, ".advice.json")
     try:
-        if path is None or saved is None or path.stat().st_mtime < saved.stat().st_mtime:
-            return []
-        content = json.loads(path.read_bytes())
-        if content["format"] != "empriv advice":
+        content = figures_of_file(folder, name).get("advice") if path is None else json.loads(path.read_bytes())
+        if content is None or content["format"] != "empriv advice":
             return []
         unit = str(content["unit"])
         rows = [*content["options"], *([content["classical"]] if content["classical"] else [])]
@@ -225,46 +205,23 @@ def advice_of(folder: Folder, name: str) -> list[dict[str, Any]]:
         return []
 
 
-def noise_of(folder: Folder, name: str) -> dict[str, Any] | None:
-    """What the noise that was designed for this audit achieves; None if there is none, or only older noise."""
-    page, facts = folder.written(name, ".noise.html"), folder.written(name, ".noise.json")
-    saved = folder.written(name, ".empriv")
-    if page is None or saved is None or not folder.saved(name, "noise", ".noise.empriv"):
-        return None
-    if page.stat().st_mtime < saved.stat().st_mtime:
-        return None
-    try:
-        told = {} if facts is None else json.loads(facts.read_bytes())
-        error, unit = _number(told["expected_error"]), str(told["unit"])
-        delta = _number(told.get("achieved_delta") or 0.0)
-        return {"error": cell(error, math.nan, 0.0, unit), "delta": delta_said(delta),
-                "epsilon": _number(told["epsilon"])}  # fmt: skip
-    except (OSError, *WRONG_FACTS):
-        return {}
-
-
 def actions_content(folder: Folder, name: str, settings: Settings) -> dict[str, Any]:
-    """What the page shows of actions: those that were tried, the noise that was made, and changed answers."""
+    """What the page shows of actions: those that were tried, why the last one failed, and changed answers."""
     try:
         aim = aim_of(folder, name, settings)
     except InputError:
         aim = None
     job = latest(folder, name)
-    ended = job if job is not None and not job.running and job.title in (DESIGN, ADVICE) else None
+    ended = job if job is not None and job.title in (DESIGN, ADVICE) else None
+    # it failed, or no noise keeps the promise
+    wrong = ended is not None and (ended.state == "failed" or (ended.title == DESIGN and ended.code == POLICY_FAILED))
+    stems = {_stem(name, way) for way in _DERIVED}
     return {
-        "aim": aim and target(**aim), "noise": noise_of(folder, name), "rows": advice_of(folder, name),
-        "derived": [
-            look_at(folder, other)
-            for other in folder.audits()
-            if any(other.startswith(_stem(name, way)) for way in _DERIVED)
-        ],
-        "not_acted": ended.said if ended is not None and _went_wrong(ended) else "",
+        "aim": aim and target(**aim), "rows": [row for row in advice_of(folder, name) if row["takes"]],
+        "tried_all": folder.current(name, ".advice.json") is not None,
+        "derived": [look_at(folder, other) for other in folder.audits() if other.startswith(tuple(stems))],
+        "not_acted": ended.said if ended is not None and wrong else "",
     }  # fmt: skip
-
-
-def _went_wrong(job: Job) -> bool:
-    """Whether there is a sentence to be shown: it failed, or no noise keeps the promise."""
-    return job.state == "failed" or (job.title == DESIGN and job.code == POLICY_FAILED)
 
 
 def _number(value: Any) -> float:

@@ -76,7 +76,7 @@ class WorkerPool:
 def warm_up() -> None:
     """Import what previews and counts need."""
     import empriv.collecting
-    import empriv.collecting.looking  # noqa: F401
+    import empriv.collecting.profile  # noqa: F401
 
 
 @contextmanager

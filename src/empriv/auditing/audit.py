@@ -10,7 +10,7 @@ import math
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property, singledispatch
+from functools import cached_property
 from importlib.metadata import version
 from os import PathLike
 from typing import TYPE_CHECKING, Any, overload
@@ -19,41 +19,50 @@ import numpy as np
 import numpy.typing as npt
 
 from empriv.auditing.composing import Asked, Composition, release_through
-from empriv.auditing.deciding import case_of, reasons_against
+from empriv.auditing.deciding import case_of, reasons_against, verdicts_on
+from empriv.auditing.in_chunks import totals_to_parts
 from empriv.auditing.knowledge import KnownRisk, known_facts, known_to_parts, nothing_known_to_json
+from empriv.auditing.summary import (
+    Outcomes,
+    Summary,
+    figure_line,
+    figures,
+    outcomes_of,
+    summarise,
+    tail_sentence,
+    with_validity,
+)
 from empriv.auditing.updating import Whenever, bounds_whenever, databases_like, further_results, with_further_databases
 from empriv.base.arguments import finite_epsilon, one_of, probability, rising_epsilons, whole_number
-from empriv.base.display import show_in_turn
 from empriv.base.storage import write_archive
+from empriv.base.targets import Target
+from empriv.base.text import show_in_turn
 from empriv.collecting.origins import Origin, origin_to_json
 from empriv.errors import InputError
-from empriv.measuring import GivenRisk, Risk, RiskContract, WorstRisk, measure
-from empriv.measuring.contract import Several
+from empriv.judge.noise_kernels import NoiseGiven
+from empriv.measuring import AnyRisk, GivenRisk, WorstRisk, measure
+from empriv.measuring.any_risk import Several
 from empriv.measuring.densities.density import Density
 from empriv.measuring.densities.specs import density_to_json
 from empriv.measuring.series import HowOften, Publications
 from empriv.measuring.tables import GivenTableRisk, TableRisk
-from empriv.noise.measured import asks_presence, has_several, holds_no_answers, one_number, several_numbers, unit_of
+from empriv.noise.judging import NoiseSubject, subject_of
 from empriv.results import FloatArray, IntArray, Results
-from empriv.validate import Bounds, Check, Verdict, facts_of
+from empriv.scale.totalled_risk import TotalledRisk, refuse_totals
+from empriv.validate import Bounds, Verdict
 from empriv.validate.bounds import bounds
-from empriv.validate.bounds.noise_as_kernel import NoiseGiven
+from empriv.validate.bounds.figures import publications
+from empriv.validate.bounds.line_bounds import floor
 from empriv.validate.checks import checks
-from empriv.validate.covering import WhoMoved, cover, cover_on, moved
-from empriv.validate.how_many_publications import publications
-from empriv.validate.table_cover import CoverByCell, cover_by_cell
-from empriv.validate.table_moves import WhoMovedCells
+from empriv.validate.covering import CoverByCell, WhoMoved, cover, cover_by_cell, moved
 from empriv.validate.verdict import PASS, PRESENCES, upper_on_the_day, verdict
-from empriv.words import sentences as words
 from empriv.words.decision import Decision, decide
-from empriv.words.facts import JointFacts, Question, RiskFacts
-from empriv.words.findings import Finding
+from empriv.words.message import Message
 from empriv.words.nouns import Nouns, database_noun, individual_noun
-from empriv.words.summary import Summary, figure_line, summarise, tail_sentence
 
 if TYPE_CHECKING:
     import empriv
-    from empriv.ledger import Ledger, Released
+    from empriv.ledger import Ledger, Released, Review
     from empriv.noise.noise import Noise
     from empriv.noise.table_noise import TableNoise
 
@@ -70,7 +79,8 @@ class Audit:
     Attributes
     ----------
     results : query results with everyone, and without each individual
-    risk : measured from the results, of any kind; a `TableRisk` if the query gives several numbers
+    risk : measured from the results, of any kind; a `TableRisk` if the query gives several numbers, a `TotalledRisk` if
+        people were measured in chunks: then the results are those of the most exposed
     epsilons : the epsilons asked for, rising
     query : SQL text, or the name of the function
     origin : where the rows came from, or None if results were given
@@ -86,6 +96,7 @@ class Audit:
     unit : of the answer, such as "min", for words and pages
     noun : what an individual is called there, such as "aircraft"; empty: by the column that identifies it
     paper : whether verdicts are asked as in the paper: random databases, and the estimate decides
+    targets : what it is judged by, whichever command asks
 
     Examples
     --------
@@ -98,7 +109,7 @@ class Audit:
     """
 
     results: Results = field(repr=False)
-    risk: RiskContract = field(repr=False)
+    risk: AnyRisk = field(repr=False)
     epsilons: tuple[float, ...]
     query: str
     origin: Origin | None
@@ -106,7 +117,7 @@ class Audit:
     component: str | None = None
     n_components: int | None = None
     against: KnownRisk | None = field(default=None, repr=False)
-    nothing_known: Finding | None = field(default=None, repr=False)
+    nothing_known: Message | None = field(default=None, repr=False)
     composition: Composition | None = field(default=None, repr=False)
     text: str | None = field(default=None, repr=False)
     scope: str = ""
@@ -114,44 +125,48 @@ class Audit:
     unit: str = ""
     noun: str = ""
     paper: bool = False
+    targets: tuple[Target, ...] = ()
     _bounds: dict[Any, Bounds] = field(default_factory=dict, init=False, repr=False)
     _verdicts: dict[Any, Verdict] = field(default_factory=dict, init=False, repr=False)
     _certified: dict[str, Noise | TableNoise] = field(default_factory=dict, init=False, repr=False)
 
     @property
-    def measured(self) -> RiskContract:
+    def measured(self) -> AnyRisk:
         """What the figures come from: the risk of one publication, or of as many as were asked for."""
         return self.once if self.times == 1 else self._repeated
 
     @property
-    def once(self) -> RiskContract:
+    def once(self) -> AnyRisk:
         """The risk of one publication, to readers who know what is counted as known."""
         return self.risk if self.against is None else self.against
 
     @property
+    def in_chunks(self) -> bool:
+        """Whether people were measured in chunks: the most exposed are kept, and the others totalled."""
+        return isinstance(self.risk, TotalledRisk)
+
+    @property
     def measured_against(self) -> object:
         """The risk that says what is counted as known, if anything is."""
-        return self.against
+        return self.risk.kept if isinstance(self.risk, TotalledRisk) else self.against
 
     @property
     def takes_noise(self) -> bool:
         """Whether noise can be designed that keeps its promise to the readers that the figures are about."""
-        if isinstance(self.against, WorstRisk):
+        if self.in_chunks or isinstance(self.against, WorstRisk):
             return False
-        hidden = (
-            self.against is None or _hidden_given(self.against) is not None or _given_table(self.against) is not None
-        )
+        hidden = self.against is None or _noise_given(self.against) is not None
         return self.composition is None and hidden
 
     @cached_property
-    def _repeated(self) -> RiskContract:
+    def _repeated(self) -> AnyRisk:
         return self.once.repeated(self.times)
 
     def repeated(self, times: int) -> Audit:
         """The audit of so many publications, each from a database of its own: the price of a year of daily figures.
 
         All figures, bounds, checks, verdicts and pages are then those of all publications together, for people who are
-        in all of their databases or in none (docs/series.md).
+        in all of their databases or in none (docs/again.md).
 
         Examples
         --------
@@ -160,6 +175,8 @@ class Audit:
         >>> print(f"{audit.delta(1.0):.3f} once, {audit.repeated(365).delta(1.0):.2f} in a year")
         0.002 once, 0.68 in a year
         """
+        if times != 1:
+            refuse_totals(self.risk, "times")
         return replace(self, times=whole_number("times", times, least=1))
 
     @cached_property
@@ -222,8 +239,9 @@ class Audit:
         rows : `Databases`, or a file or table whose rows are cut and belong to people as those audited were
         options : as for `collect`: engine, memory_limit, timeout, jobs, progress, notice
         """
-        from empriv.collecting.run_options import Run
+        from empriv.collecting.run_query import Run
 
+        refuse_totals(self.risk, "updated")
         return with_further_databases(self, databases_like(self.origin, rows), Run(**options))
 
     def bounds_whenever(self, epsilon: float, level: float | None = None) -> Whenever:
@@ -231,6 +249,7 @@ class Audit:
 
         Those of `bounds` hold for one look. These hold for all looks together; they move at 30, 60, 120, ... databases.
         """
+        refuse_totals(self.risk, "bounds_whenever")
         return bounds_whenever(self, epsilon, level)
 
     @cached_property
@@ -253,18 +272,25 @@ class Audit:
         return replace(self, results=results, risk=measure(results, density=self.density), composition=None)
 
     def bounds(self, epsilon: float | Several, level: float | None = None, *, noise: NoiseGiven = 0.0) -> Bounds:
-        """Lower bound, estimate and upper bound of delta, and the upper bound of each delta_i; see `empriv.bounds`."""
+        """Lower bound, estimate and upper bound of delta, and the upper bound of each delta_i."""
         level = self.measured.usual_level if level is None else level
         if noise:
             return bounds(self.measured, epsilon, level, noise=noise)
         key = _key(epsilon, level)
         return self._kept_bounds(key, lambda: bounds(self.measured, epsilon, level))
 
-    def cover(self, epsilon: float, delta: float, *, noise: NoiseGiven = 0.0, level: float | None = None) -> float:
-        """The largest move of the answer that is hidden at (epsilon, delta), in its own units; see `empriv.cover`.
+    def cover(
+        self,
+        epsilon: float,
+        delta: float,
+        *,
+        noise: NoiseGiven = 0.0,
+        level: float | None = None,
+        database: Any = None,
+    ) -> float:
+        """The largest move of the answer that is hidden at (epsilon, delta), in its own units.
 
-        Where the spread depends on what is known, in units of what is left of a database: `cover_on` has it in the
-        answer's units for one.
+        Where the spread depends on what is known, on a typical database, or on the one whose label is ``database``.
 
         Examples
         --------
@@ -273,22 +299,15 @@ class Audit:
         >>> 0.1 < audit.cover(0.1, 0.05) < audit.moved().most
         True
         """
-        return cover(self.measured, epsilon, delta, noise=noise, level=level)
-
-    def cover_on(
-        self, database: Any, epsilon: float, delta: float, *, noise: NoiseGiven = 0.0, level: float | None = None
-    ) -> float:
-        """The cover on one database, given by its label, in the answer's units."""
-        return cover_on(self.measured, database, epsilon, delta, noise=noise, level=level)
+        return cover(self.measured, epsilon, delta, noise=noise, level=level, database=database)
 
     def cover_by_cell(
         self, epsilon: float, delta: float, *, noise: NoiseGiven = 0.0, level: float | None = None
     ) -> CoverByCell:
-        """Of a table: how large a move each cell hides, beside the most that anybody moved it; see
-        `empriv.cover_by_cell`."""
+        """Of a table: how large a move each cell hides, beside the most that anybody moved it."""
         return cover_by_cell(self.measured, epsilon, delta, noise=noise, level=level)
 
-    def moved(self, *, top: int | None = 10, show_ids: bool = False) -> WhoMoved | WhoMovedCells:
+    def moved(self, *, top: int | None = 10, show_ids: bool = False) -> WhoMoved:
         """Who moved the answer (of a table, which cell) by how much on which database: each person's largest move,
         furthest first.
 
@@ -297,7 +316,7 @@ class Audit:
         return moved(self.measured, top=top, key=None if show_ids else secrets.token_bytes(32))
 
     @cached_property
-    def checks(self) -> tuple[Check, ...]:
+    def checks(self) -> tuple[Message, ...]:
         """What could make the figures wrong, most serious first, checked at the smallest epsilon asked for."""
         return checks(self.measured, self.epsilons[0])
 
@@ -329,10 +348,10 @@ class Audit:
         at = finite_epsilon(epsilon)
         judged = verdict(
             self.measured, **asked, basis=basis, level=level, presence=presence, noise=noise,
-            bounds_there=None if noise else self.bounds(at, level), checks_made=self.checks,
+            bounds_made=None if noise else self.bounds(at, level), checks_made=self.checks,
         )  # fmt: skip
         if self.origin is not None and self.origin.sampled:
-            judged.findings = (*judged.findings, Finding("sampled"))
+            judged.messages = (*judged.messages, _SAMPLED)
         if not noise:
             self._verdicts[key] = judged
         return judged
@@ -344,7 +363,8 @@ class Audit:
 
         Parameters
         ----------
-        verdicts : on the targets, from `verdict`; without any there is no decision, and the figures are the reason
+        verdicts : on targets, from `verdict`, besides those on the audit's own; without any there is no decision, and
+            the figures are the reason
         noise : designed for this audit: the decision is then on the answer with it, which must keep every target
 
         Examples
@@ -355,7 +375,8 @@ class Audit:
         'Do not publish as it is'
         """
         given = (verdicts,) if isinstance(verdicts, Verdict) else tuple(verdicts)
-        return decide(case_of(self, given, noise))
+        own = [verdict for _, verdict in verdicts_on(self)]
+        return decide(case_of(self, [*own, *(verdict for verdict in given if verdict not in own)], noise))
 
     def _kept_bounds(self, key: tuple[Any, ...], compute: Callable[[], Bounds]) -> Bounds:
         if key not in self._bounds:
@@ -369,6 +390,7 @@ class Audit:
 
         ``presence`` is as for `verdict`: with "both", no figure is below that of the day on which somebody did most.
         """
+        refuse_totals(self.risk, "publications")
         asks = "random" if self.paper else "both"
         presence = one_of("presence", asks if presence is None else presence, PRESENCES)
         key = (finite_epsilon(epsilon), level, presence)
@@ -407,30 +429,12 @@ class Audit:
     def summary(self, epsilons: Iterable[float] | float | None = None) -> Summary:
         """The audit in words, at the epsilons asked for or at others."""
         grid = self.epsilons if epsilons is None else rising_epsilons(epsilons)
-        return summarise(self._facts(grid), self._asked)
+        return summarise(self, grid)
 
-    def _facts(self, epsilons: Sequence[float]) -> RiskFacts:
-        """What the words need to know."""
-        return facts_of(self.measured, epsilons)
-
-    @property
-    def _asked(self) -> Question:
-        """What was asked of which data, as the words need it."""
-        origin = self.origin
-        return Question(
-            query=self.query,
-            individual=None if origin is None else origin.individual,
-            sources=() if origin is None else tuple(dict.fromkeys((*origin.sources, *origin.added))),
-            database=None if origin is None else origin.database,
-            drawn=None if origin is None else origin.drawn,
-            sampled=origin is not None and origin.sampled,
-            component=self.component,
-            n_components=self.n_components,
-            earlier=0 if self.composition is None else len(self.composition.entries),
-            nothing_known=self.nothing_known,
-            n_databases=self.n_databases,
-            verified=None if self.results.verified is None else str(self.results.verified),
-        )
+    @cached_property
+    def outcomes(self) -> Outcomes:
+        """Results that are not plain numbers, and point masses."""
+        return outcomes_of(self.once)
 
     def in_turn(self, epsilons: Iterable[float] | float | None = None, *, every: bool = False) -> Iterator[str]:
         """Sentences about the figures, each as soon as it is known: the estimates, then a bound, then the checks.
@@ -439,38 +443,25 @@ class Audit:
         epsilons, as JSON and pages have them, and not only at the first.
         """
         grid = np.array(self.epsilons if epsilons is None else rising_epsilons(epsilons))
-        yield from map(figure_line, self._facts(grid.tolist()).figures)
+        yield from map(figure_line, figures(self.measured, grid.tolist()))
         if every:
             self.bounds(grid)
-        bounded = self._bounds_at_first(grid)
-        yield words.upper(float(np.ravel(bounded.upper)[0]), bounded.level)
+        yield self.bounds_at_first(grid).said[0]
         grave = sum(check.severity != "info" for check in self.checks)
         yield f"{len(self.checks)} checks made, {grave} of them with something to know."
 
-    def _bounds_at_first(self, epsilons: FloatArray) -> Bounds:
+    def bounds_at_first(self, epsilons: Several) -> Bounds:
         """Bounds at the first of these epsilons, or at all of them where they are known, as in a report."""
-        known = _key(epsilons, self.measured.usual_level) in self._bounds
-        return self.bounds(epsilons if known else float(epsilons[0]))  # a verdict there shares it
-
-    def with_validity(self, said: Summary) -> Summary:
-        """A summary with the bounds at its first epsilon, and the checks that a reader should see."""
-        grid = np.array([figure.epsilon for figure in said.figures])
-        bounded = self._bounds_at_first(grid)
-        upper, lower = (float(np.ravel(figures)[0]) for figures in (bounded.upper, bounded.lower))
-        sentences = (words.upper(upper, bounded.level), words.lower(lower, bounded.level), *bounded.notes)
-        # exact leaks are among the alarms already
-        grave = [c.sentence for c in self.checks if c.severity != "info" and c.code != "exact-leak"]
-        calm = [check.sentence for check in self.checks if check.code == "iid" and check.severity == "info"]
-        notes = (said.notes[0], *sentences, *said.notes[1:], *calm)
-        warnings = tuple(dict.fromkeys((*said.warnings, *grave)))
-        return replace(said, warnings=warnings, notes=tuple(dict.fromkeys(notes)))
+        grid = np.array(epsilons)
+        known = _key(grid, self.measured.usual_level) in self._bounds
+        return self.bounds(grid if known else float(grid[0]))  # a verdict there shares it
 
     def to_json(self, epsilons: Iterable[float] | float | None = None) -> dict[str, Any]:
         """A dict fit for JSON, without identifiers; its keys are in docs/formats.md."""
         summary = self.summary(epsilons)
         grid = [figure.epsilon for figure in summary.figures]
         bounded = self.bounds(np.array(grid))
-        full_summary, facts = self.with_validity(summary), self._facts(grid)
+        full_summary, outcomes = with_validity(self, summary), self.outcomes
         model = self.risk.model
         return {
             "format": "empriv audit figures",
@@ -485,18 +476,19 @@ class Audit:
             "paper": self.paper,
             "source": origin_to_json(self.origin),
             "n_databases": self.n_databases,
-            "n_individuals": facts.n_individuals,
-            "draws": facts.draws,
+            "n_individuals": self.n_individuals,
+            "draws": self.results.draws,
             "verified": None if self.results.verified is None else self.results.verified.to_json(),
-            "known": known_facts(self.against, grid),
+            "known": known_facts(self.measured_against, () if self.in_chunks else grid),
             "nothing_known": nothing_known_to_json(self.nothing_known),
             "earlier_releases": [] if self.composition is None else list(self.composition.entries),
-            "joint": None if facts.joint is None else _joint_json(facts.joint),
-            "figures": [asdict(figure) for figure in facts.figures],
+            "chunks": _chunks_json(self.risk) if isinstance(self.risk, TotalledRisk) else None,
+            "joint": _joint_json(self.once, grid) if isinstance(self.once, TableRisk) else None,
+            "figures": [asdict(figure) for figure in summary.figures],
             "epsilon_at_delta_0": _finite_or_none(self.epsilon(0.0)) if self.measured.tells_epsilon(0.0) else None,
             "bounds": bounded.to_json(),
             "checks": [check.to_json() for check in self.checks],
-            "smallest_supported_delta": facts.floor,
+            "smallest_supported_delta": floor(self.measured.results.n_databases, 0.95),
             "density": {
                 "recipe": density_to_json(self.density),
                 "model": None if model is None else model[0],
@@ -511,10 +503,10 @@ class Audit:
                 ],
             },
             "not_numbers": {
-                "with_everyone": dict(facts.not_numbers.with_everyone),
-                "without_an_individual": dict(facts.not_numbers.without_an_individual),
+                "with_everyone": dict(outcomes.with_everyone),
+                "without_an_individual": dict(outcomes.without_an_individual),
             },
-            "atoms": [asdict(atom) for atom in facts.atoms],
+            "atoms": [asdict(atom) for atom in outcomes.atoms],
             "words": {
                 "asked": full_summary.asked,
                 "figures": list(full_summary.sentences),
@@ -527,16 +519,21 @@ class Audit:
     def __str__(self) -> str:
         """The summary as lines, with bounds and checks."""
         tails = [tail_sentence(self.epsilon(0.0))] if self.measured.tells_epsilon(0.0) else []
-        return "\n".join((self.with_validity(self.summary()).text, *tails))
+        return "\n".join((with_validity(self, self.summary()).text, *tails))
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write to one file of mode 0600, which `load` reads; the format is in docs/formats.md."""
         # With earlier releases, save the vector without noise: the noise for measuring is drawn again on loading.
         without_noise = self.results if self.composition is None else self.composition.results
         meta, arrays = without_noise.to_parts()
-        known, known_arrays = known_to_parts(self.against)
+        known, arrays_too = known_to_parts(self.measured_against)
+        totals = None
+        if isinstance(self.risk, TotalledRisk):
+            totals, of_totals = totals_to_parts(self.risk)
+            arrays_too |= of_totals
         facts = {
             "known": known,
+            "totals": totals,
             "nothing_known": nothing_known_to_json(self.nothing_known),
             "composition": None if self.composition is None else self.composition.to_json(),
             "text": self.text,
@@ -552,8 +549,9 @@ class Audit:
             "unit": self.unit,
             "noun": self.noun,
             "paper": self.paper,
+            "targets": [target.to_json() for target in self.targets],
         }
-        write_archive(path, kind="audit", meta={**meta, **facts}, arrays={**arrays, **known_arrays})
+        write_archive(path, kind="audit", meta={**meta, **facts}, arrays={**arrays, **arrays_too})
 
     def release(
         self,
@@ -563,6 +561,7 @@ class Audit:
         ledger: Ledger,
         database: Any = None,
         rows: Any = None,
+        review: Review | None = None,
     ) -> Released:
         """Release a noisy answer through the ledger, which records it before anybody sees it.
 
@@ -577,25 +576,37 @@ class Audit:
         database : label of the database that the answer comes from, audited or new
         rows : of one further database, such as today's, as for `updated`: its answer is computed and released, if the
             database is like those audited
+        review : what a checker said of it, kept with the release; what a checker refused is not released
 
         Returns
         -------
         Released
             ``answer``, ``repeated`` (the same release gives the same answer), ``entry``.
         """
+        refuse_totals(self.risk, "release")
+        given = _noise_given(self.against)
         asked = Asked(
             self.alone.risk, self.query, self.text, self.component, self.origin, self.scope, self.composition,
-            self._certified, _hidden_given(self.against), lambda made: reasons_against(made, self.alone),
+            self._certified, None if given is None else subject_of(given).risk,
+            lambda made: reasons_against(made, self.alone),
         )  # fmt: skip
         further, dated = None, True
         if rows is not None:
             from empriv.collecting.origins import describe
-            from empriv.collecting.run_options import Run
+            from empriv.collecting.run_query import Run
 
             data = databases_like(self.origin, rows)
             further = further_results(self.alone, data, Run(verified_on=database))
             dated = describe(data).dated
-        return release_through(ledger, asked, value, noise=noise, database=database, further=further, dated=dated)
+        return release_through(
+            ledger, asked, value, noise=noise, database=database, further=further, dated=dated, review=review
+        )
+
+    def noise_subject(self) -> NoiseSubject:
+        """What noise is designed for: without the randomness that is known, and without earlier releases."""
+        given = _noise_given(self.against)
+        subject = subject_of(self.alone.risk if given is None else given)
+        return replace(subject, presence=not self.paper, unit=self.unit)
 
     def report(self, path: str | PathLike[str], **options: Any) -> empriv.report.Written:
         """Write the audit as one page of HTML, with what belongs beside it; see `empriv.report.write_report`."""
@@ -605,7 +616,7 @@ class Audit:
         return empriv.report.write_report(self, path, **options)
 
     def chart(self, name: str, epsilon: float | None = None) -> empriv.report.Chart:
-        """One chart of the report: ``audit.chart("delta").save("delta.png")``; docs/report.md lists the names."""
+        """One chart of the report: ``audit.chart("delta").save("delta.png")``; docs/decision.md lists the names."""
         import empriv
 
         return empriv.report.chart(self, name, epsilon)
@@ -619,69 +630,17 @@ class Audit:
         show_in_turn(self.query, self.in_turn(), self, self._repr_html_)
 
 
-@one_number.register
-def _(audit: Audit) -> Risk:
-    # noise must do without the randomness that is known; earlier releases it is designed without
-    given = _hidden_given(audit.against)
-    return one_number(audit.alone.risk) if given is None else given
-
-
-@unit_of.register
-def _(audit: Audit) -> str:
-    return audit.unit
-
-
-@asks_presence.register
-def _(audit: Audit) -> bool:
-    return not audit.paper
-
-
-@holds_no_answers.register
-def _(audit: Audit) -> bool:
-    return _hidden_given(audit.against) is not None
-
-
-@singledispatch
-def _hidden_given(against: object) -> Risk | None:  # noqa: ARG001 — dispatched on
+def _noise_given(against: object) -> GivenRisk | GivenTableRisk | None:
     """The risk given what is known, as noise is designed for it; None where it is designed for the results."""
-    return None
-
-
-@_hidden_given.register
-def _(against: WorstRisk) -> Risk | None:  # noqa: ARG001 — dispatched on
-    raise InputError(
-        "`known` must be what is regressed out of the results where noise is designed or released, got buckets or own. "
-        "Hint: audit with known='count(*)', which knows more than its bucket."
-    )
-
-
-@_hidden_given.register
-def _(against: GivenRisk) -> Risk | None:
-    # Where outcomes have a mass of their own, what is left of the results does not show them.
-    return None if len(against.atoms.names) or against.atoms.own else one_number(against)
-
-
-@several_numbers.register
-def _(audit: Audit) -> TableRisk:
-    # noise must do without the randomness that is known
-    given = _given_table(audit.against)
-    return several_numbers(audit.alone.risk) if given is None else given
-
-
-@has_several.register
-def _(audit: Audit) -> bool:
-    return audit.alone.results.components is not None
-
-
-@singledispatch
-def _given_table(against: object) -> GivenTableRisk | None:  # noqa: ARG001 — dispatched on
-    """The risk of a table given what is known, as noise is designed for it; None if that is not what is known."""
-    return None
-
-
-@_given_table.register
-def _(against: GivenTableRisk) -> GivenTableRisk | None:
-    return against
+    if isinstance(against, WorstRisk):
+        raise InputError(
+            "`known` must be what is regressed out of the results where noise is designed or released, got buckets or "
+            "own. Hint: audit with known='count(*)', which knows more than its bucket."
+        )
+    if isinstance(against, GivenRisk):
+        # Where outcomes have a mass of their own, the residuals do not show them.
+        return None if len(against.atoms.names) or against.atoms.own else against
+    return against if isinstance(against, GivenTableRisk) else None
 
 
 def _key(epsilon: npt.ArrayLike, level: float) -> tuple[Any, ...]:
@@ -689,24 +648,47 @@ def _key(epsilon: npt.ArrayLike, level: float) -> tuple[Any, ...]:
     return (np.shape(epsilon), tuple(np.ravel(np.asarray(epsilon, float)).tolist()), level)
 
 
-def _joint_json(joint: JointFacts) -> dict[str, Any]:
+def _chunks_json(risk: TotalledRisk) -> dict[str, Any]:
+    """What JSON says of people who were measured in chunks."""
+    at = [{"delta": delta, "epsilon": _finite_or_none(risk.epsilon(delta))} for delta in risk.deltas]
+    histograms = [{name: column.tolist() for name, column in risk.histogram(e).items()} for e in risk.epsilons]
+    return {
+        "kept": risk.results.n_individuals,
+        "epsilons": list(risk.epsilons),
+        "epsilon_at": at,
+        "histograms": histograms,
+    }
+
+
+def _joint_json(risk: TableRisk, epsilons: Sequence[float]) -> dict[str, Any]:
     """What JSON says about several numbers together."""
     return {
-        "dimension": joint.dimension,
-        "parameters": joint.parameters,
-        "from_below": joint.from_below,
+        "dimension": len(risk.fit.kept),
+        "parameters": risk.fit.rank,
+        "from_below": int(risk.from_below.sum()),
         "components": {
             name: [
                 {"epsilon": figure.epsilon, "delta": figure.delta, "total_risk": figure.total_risk}
-                for figure in figures
+                for figure in figures(part, epsilons)
             ]
-            for name, figures in joint.components.items()
+            for name, part in risk.components.items()
         },
         "leaks": [
-            {"direction": direction, "what": outcome, "n_individuals": count, "largest_share": share}
-            for direction, outcome, count, share in joint.leaks
+            {
+                "direction": leak.direction,
+                "what": leak.what,
+                "n_individuals": leak.n_individuals,
+                "largest_share": leak.largest_share,
+            }
+            for leak in risk.leaks
         ],
     }
+
+
+_SAMPLED = Message(
+    "sampled",
+    "Judged for the answer of one secret sample: who was sampled is protected, not what the whole table says.",
+)
 
 
 def _finite_or_none(value: float) -> float | None:

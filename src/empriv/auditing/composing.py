@@ -30,17 +30,17 @@ from empriv.ledger import (
     Release,
     Released,
     ReleaseEntry,
+    Review,
     identity_of,
 )
-from empriv.ledger.accounts import Plans, Prices, fits_in_one
+from empriv.ledger.budget import Plans, Prices, fits_in_one
 from empriv.ledger.values import label_text
-from empriv.measuring import RiskContract
-from empriv.measuring.contract import total_risk_of
+from empriv.measuring import AnyRisk
+from empriv.measuring.any_risk import total_risk_of
 from empriv.measuring.densities.density import Density
 from empriv.measuring.line.moves import moves_of
 from empriv.measuring.tables import TableRisk, measure_table
-from empriv.noise.drawing import cell_of
-from empriv.noise.drawn import with_noise
+from empriv.noise.drawing import cell_of, with_noise
 from empriv.noise.law import Law
 from empriv.noise.noise import Noise
 from empriv.noise.table_noise import TableNoise
@@ -161,7 +161,7 @@ class Asked:
     certified : noise that was certified for this risk already, by what it claims
     """
 
-    risk: RiskContract = field(repr=False)
+    risk: AnyRisk = field(repr=False)
     query: str
     text: str | None
     component: str | None
@@ -169,7 +169,7 @@ class Asked:
     scope: str
     composition: Composition | None
     certified: dict[str, Noise | TableNoise] = field(repr=False)
-    given: RiskContract | None = field(default=None, repr=False)
+    given: AnyRisk | None = field(default=None, repr=False)
     against: Callable[[Noise | TableNoise], Sequence[str]] = lambda _: ()
 
 
@@ -182,6 +182,7 @@ def release_through(
     database: Any,
     further: Results | None = None,
     dated: bool = True,
+    review: Review | None = None,
 ) -> Released:
     """Release a noisy answer through the ledger; see `Audit.release`.
 
@@ -224,6 +225,7 @@ def release_through(
         plan=plan,
         prices=None if plan is None or ledger.knows_plan(plan, scope=asked.scope) else _prices(noise, policy),
         verified=_verified(results, further),
+        review=review,
     )
 
     def draw() -> float | tuple[float, ...]:
@@ -352,8 +354,8 @@ def _certified(asked: Asked, noise: Noise | TableNoise) -> Noise | TableNoise:
     claim = f"{type(noise).__name__} {noise.claim}"
     if claim not in asked.certified:
         risk = asked.risk if asked.given is None else asked.given
-        if not noise.risk.results.same_as(risk.results):
-            if noise.risk.results.same_as(asked.risk.results):
+        if noise.risk.results.digest != risk.results.digest:
+            if noise.risk.results.digest == asked.risk.results.digest:
                 raise InputError(
                     "`noise` must hide people from somebody who knows what this audit counts as known, got noise for "
                     "somebody who knows nothing. Hint: design_noise(audit, ...); or audit with known='nothing'."

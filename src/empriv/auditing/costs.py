@@ -7,22 +7,23 @@ estimate was right often enough.
 from __future__ import annotations
 
 import glob
+import re
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from empriv.base.free_memory import free_memory
+from empriv.base.machine import free_memory
 from empriv.base.progress import progress
 from empriv.collecting.engines.engine import Engine
 from empriv.collecting.queries import Query, query_of
-from empriv.collecting.run_options import Run
+from empriv.collecting.run_query import Run
 from empriv.collecting.sources import Databases, Files, Frame, Select, Stored, Table
 from empriv.collecting.sql.aggregates import NotDecomposable
 from empriv.collecting.sql.decomposing import decompose
+from empriv.collecting.sql.execute import stream
 from empriv.collecting.sql.reruns import to_stderr
-from empriv.collecting.sql.streaming import stream
 from empriv.errors import InputError
 
 SAMPLE_ROWS = 200_000
@@ -30,6 +31,14 @@ _BYTES, _BYTES_PER_ENTRY = 350 * 2**20, 150
 LARGE = 100 * 2**20  # bytes of rows: results of less fit into any memory
 _BYTES_PER_ROW = 100  # of a table in memory, where every one of a million rows may be a result
 _TOO_MUCH = 3.0  # times the free memory, since the estimate may be off by as much
+_TOO_LITTLE = (
+    "There is too little memory for that. Hint: a query of one number, or one component of several, can be measured in "
+    "chunks of people (docs/scale.md), in_chunks=True; for tables of many machines there is Spark."
+)
+_IN_CHUNKS = (
+    "There is too little memory for that, so people are measured in chunks: the most exposed are kept, and the others "
+    "totalled (docs/scale.md)."
+)
 
 
 @dataclass(frozen=True)
@@ -60,6 +69,11 @@ class Expected:
         return self.free is None or self.memory <= self.free
 
     @property
+    def of_results(self) -> int:
+        """Bytes of the results alone, without what the program takes."""
+        return self.memory - _BYTES
+
+    @property
     def hopeless(self) -> bool:
         """Whether the memory is too little even if the estimate is too large."""
         return self.free is not None and self.memory > _TOO_MUCH * self.free
@@ -74,16 +88,7 @@ class Expected:
             f"{_rounded(self.entries)} results without an individual{numbers}.",
             f"An audit takes about {_size(self.memory)} of memory ({free}), give or take a factor of 3.",
             *(["The query cannot be rewritten, and is run once per individual."] if self.one_by_one else []),
-            *([] if self.fits else [self.advice]),
-        )
-
-    @property
-    def advice(self) -> str:
-        """What to do where the memory is too little."""
-        return (
-            "There is too little memory for that. Hint: `empriv scan` (`empriv.scan` in Python) takes the same "
-            "options, and measures some individuals at a time; for tables of many machines there is Spark "
-            "(docs/scale.md)."
+            *([] if self.fits else [_TOO_LITTLE if self.numbers > 1 or self.one_by_one else _IN_CHUNKS]),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -94,22 +99,46 @@ class Expected:
         }  # fmt: skip
 
 
-def check_memory(data: Databases, queries: Sequence[Query], run: Run) -> None:
-    """Refuse an audit of many rows for which the memory will not do, and warn where it may not.
+def memory_of(entries: int) -> int:
+    """Bytes that an audit of so many results takes."""
+    return _BYTES + _BYTES_PER_ENTRY * entries
 
-    Few rows fit into any memory, and are not looked at; nor are rows that can be read once only, or are elsewhere.
+
+def expected_of(data: Databases, queries: Sequence[Query], run: Run, limit: int | None) -> Expected | None:
+    """What an audit will take; None where it is not worth to be looked at, or cannot be.
+
+    Few rows fit into any memory, and within any ``limit`` on it in bytes. Rows that can be read once only, or are
+    elsewhere, are not looked at.
     """
     sizes = [_size_of(table) for table in (*data.parts, *data.tables.values())]
     known = [size for size in sizes if size is not None]
-    if len(known) < len(sizes) or sum(known) < LARGE or any(query.function is not None for query in queries):
-        return
+    # a row takes no less than a byte, and gives no more than one result
+    worth = sum(known) >= LARGE or (limit is not None and _BYTES_PER_ENTRY * sum(known) > limit)
+    if len(known) < len(sizes) or not worth or any(query.function is not None for query in queries):
+        return None
     with progress(1, "Looking at the data", show=run.progress) as advance:
         expected = estimate(data, queries, run)
         advance()
+    return expected
+
+
+def check_memory(expected: Expected, run: Run) -> None:
+    """Refuse an audit for which the memory will not do, and warn where it may not."""
     if expected.hopeless:
-        raise InputError(f"{expected.sentences[1]} {expected.advice}")
+        raise InputError(f"{expected.sentences[1]} {_TOO_LITTLE}")
     if not expected.fits:
-        (run.notice or to_stderr)(f"{expected.sentences[1]} {expected.advice}")
+        (run.notice or to_stderr)(f"{expected.sentences[1]} {_TOO_LITTLE}")
+
+
+def limit_of(engine: Engine) -> int | None:
+    """Bytes of the engine's memory limit; None if it has none, or one that is no number of bytes."""
+    found = re.fullmatch(r"([\d.]+)\s*([kmgt]?)(i?)b?", str(getattr(engine, "memory_limit", "")).strip().lower())
+    if found is None:
+        return None
+    try:
+        return int(float(found[1]) * (1024 if found[3] else 1000) ** " kmgt".index(found[2] or " "))
+    except ValueError:
+        return None
 
 
 def _size_of(table: Table) -> int | None:
@@ -142,7 +171,7 @@ def estimate(data: Databases, queries: Sequence[str | Query], run: Run) -> Expec
     numbers = sum(plan or 1 for plan in plans)
     return Expected(
         rows=streamed.rows, databases=streamed.everyone.n_databases, individuals=streamed.people, entries=entries,
-        numbers=numbers, memory=_BYTES + _BYTES_PER_ENTRY * entries * numbers, free=free_memory(),
+        numbers=numbers, memory=memory_of(entries * numbers), free=free_memory(),
         one_by_one=plans.count(None),
     )  # fmt: skip
 
@@ -150,8 +179,8 @@ def estimate(data: Databases, queries: Sequence[str | Query], run: Run) -> Expec
 def _numbers(engine: Engine, data: Databases, query: Query) -> int | None:
     """How many numbers a query gives, or None if it is run once per individual."""
     try:
-        decompose(query, data.individual)
-        if not query.groups:
+        plan = decompose(query, data.individual)
+        if not query.groups or plan.chooses_groups:  # which groups there are shows when it is run
             return len(query.items)
         with stream(engine, data, query) as streamed:
             return len(streamed.everyone.components or ("",))

@@ -8,20 +8,63 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from empriv.auditing.knowledge import known_to_readers
+from empriv.base.targets import Target
+from empriv.errors import InputError
 from empriv.noise.noise import Noise
 from empriv.noise.table_noise import TableNoise
 from empriv.results import Results
 from empriv.validate.checks.check import outlasts_noise
 from empriv.validate.verdict import PASS, Verdict, worst_of
-from empriv.words.decision import DAY, Case, Hidden, Judged, NoisyAnswer
+from empriv.words.decision import DAY, Case, JudgedTarget, NoisyAnswer
 
 if TYPE_CHECKING:
     from empriv.auditing.audit import Audit
+
+
+def verdicts_on(audit: Audit, further: Sequence[Target] = ()) -> tuple[tuple[str, Verdict], ...]:
+    """Each target of an audit with its verdict, and those on further ones, which never stand in their place."""
+    asked: dict[Any, Target] = {}
+    for target in (*audit.targets, *further):
+        whole = _as_asked(target, audit)
+        asked.setdefault((whole.figure, whole.limit, whole.epsilon, whole.basis, whole.presence), whole)
+    return tuple(
+        (
+            target.text,
+            audit.verdict(
+                epsilon=target.epsilon,
+                basis=target.basis,
+                presence=target.presence,
+                delta=target.limit if target.figure == "delta" else None,
+                total_risk=target.limit if target.figure == "total_risk" else None,
+            ),
+        )
+        for target in asked.values()
+    )
+
+
+def check_as_strict(audit: Audit, epsilon: float, delta: float, presence: str | None) -> None:
+    """Refuse a promise that allows more than the audit's own targets."""
+    where = presence or ("random" if audit.paper else "both")
+    for target in audit.targets:
+        if target.figure == "delta" and not _as_asked(target, audit).allows(epsilon, delta, where):
+            raise InputError(
+                f"The target must not allow more than the audit's own, {target.text!r}, got delta {delta:g} at epsilon "
+                f"{epsilon:g}{'' if where == 'both' else ' on a random database alone'}. "
+                "Hint: audit again with another --target."
+            )
+
+
+def _as_asked(target: Target, audit: Audit) -> Target:
+    """A target with what it leaves open; an audit asked as in the paper says both."""
+    if audit.paper:
+        return replace(target, basis="estimate", presence="random")
+    return replace(target, basis=target.basis or "bound", presence=target.presence or "both")
 
 
 def case_of(audit: Audit, verdicts: Sequence[Verdict], noise: Noise | TableNoise | None = None) -> Case:
@@ -46,8 +89,10 @@ def case_of(audit: Audit, verdicts: Sequence[Verdict], noise: Noise | TableNoise
         delta=judged.estimate,
         upper=judged.upper,
         n_databases=audit.n_databases,
-        hidden=hidden_on_the_day(worst, audit.unit),
+        hidden=worst.day,
+        unit=audit.unit,
         obstacles=tuple(check.sentence for check in errors),
+        leak=next((check.numbers["what"] for check in errors if check.code == "exact-leak"), ""),
         needed=worst.databases_needed,
         known=known_to_readers(audit.measured_against),
         presence=any(target.where == DAY for target in worst.judged),
@@ -62,17 +107,7 @@ def _sampled(audit: Audit) -> bool:
     return audit.origin is not None and audit.origin.sampled
 
 
-def hidden_on_the_day(verdict: Verdict, unit: str) -> Hidden | None:
-    """What the answer hides of what people did, for the words; None where the day was not judged."""
-    day = verdict.day
-    if day is None:
-        return None
-    return Hidden(
-        day.typical, day.largest, day.days, day.beyond, day.exposed, day.people_beyond, day.varies, unit, day.cell
-    )
-
-
-def _how_bad(target: Judged) -> tuple[bool, bool, float]:
+def _how_bad(target: JudgedTarget) -> tuple[bool, bool, float]:
     """Failed before unresolved before met; then by how far the upper bound is off."""
     broken = target.lower > target.limit
     return broken, target.upper > target.limit, target.upper - target.limit
@@ -83,14 +118,12 @@ def noisy_answer(noise: Noise | TableNoise, audit: Audit, verdicts: Sequence[Ver
     against = reasons_against(noise, audit, verdicts)
     if isinstance(noise, Noise):
         typical = typical_answer(audit.alone.results)
-        return NoisyAnswer(
-            noise.expected_error, typical, noise.achieved_delta(), against, audit.unit, cover=cover_with(noise)
-        )
+        return NoisyAnswer(noise.expected_error, typical, noise.achieved_delta(), against, cover=cover_with(noise))
     parts = audit.alone.components
     errors: Mapping[str, float] = noise.expected_error
     sizes = {name: typical_answer(parts[name].results) for name in errors}
     name = max(errors, key=lambda name: errors[name] / max(sizes[name], np.finfo(float).tiny))
-    return NoisyAnswer(errors[name], sizes[name], noise.achieved_delta(), against, audit.unit, name)
+    return NoisyAnswer(errors[name], sizes[name], noise.achieved_delta(), against, name)
 
 
 def cover_with(noise: Noise) -> float:
@@ -106,7 +139,11 @@ def reasons_against(noise: Noise | TableNoise, audit: Audit, verdicts: Sequence[
     reasons = []
     if not noise.holds:
         reasons.append("The upper bound on delta with this noise is above the target.")
-    if not all(_keeps(noise, verdict) for verdict in verdicts):
+    own = [_as_asked(target, audit) for target in audit.targets]
+    if not (
+        all(_keeps(noise, verdict) for verdict in verdicts)
+        and all(target.allows(noise.epsilon, noise.delta, noise.presence) for target in own)
+    ):
         reasons.append("The noise is for a target that allows more than the one that is judged.")
     if (noise.times if isinstance(noise, Noise) else 1) < audit.times:
         reasons.append("The noise is for fewer publications than are judged.")

@@ -6,30 +6,29 @@ SQL expressions and functions are run on every database like queries. `measuring
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from empriv.base.harmless import shortened
+from empriv.base.text import shortened
 from empriv.errors import InputError
 from empriv.measuring.densities.density import Density, density_or_default
 from empriv.measuring.densities.specs import density_to_json
 from empriv.measuring.given.calendar import CALENDAR_TERMS, order_of
-from empriv.measuring.given.choose_known import LEAST_CHOSEN
 from empriv.measuring.given.definition4 import WorstRisk
-from empriv.measuring.given.given_risk import GivenRisk, measure_given
+from empriv.measuring.given.given_risk import LEAST_CHOSEN, GivenRisk, measure_given
 from empriv.measuring.given.reader_knowledge import AUTO, Buckets, Given, Known, OwnContribution, kind_of
-from empriv.measuring.given.terms import Term
+from empriv.measuring.given.regression import Term
 from empriv.measuring.measures import measure_known
 from empriv.measuring.tables import GivenTableRisk, measure_given_table
 from empriv.results import Results
-from empriv.words.findings import Finding
+from empriv.words.message import Message
+from empriv.words.what_is_known import nothing_known
 
 if TYPE_CHECKING:
     from empriv.collecting import Databases
-    from empriv.collecting.run_options import Run
+    from empriv.collecting.run_query import Run
 
 KnownRisk = GivenRisk | GivenTableRisk | WorstRisk
 _GIVEN = "values given"
@@ -76,7 +75,7 @@ def _listed(g: Any) -> list[Any]:
 
 def infer_public_knowledge(
     results: Results, density: Density, *, ledger: bool = False, positive: bool = True
-) -> tuple[GivenRisk | GivenTableRisk | None, Finding | None]:
+) -> tuple[GivenRisk | GivenTableRisk | None, Message | None]:
     """The risk given what everybody knows, as far as it takes; or None, and why nothing was counted as known.
 
     Never an error: an audit for which nobody said what is known gives the plain figures where this cannot be measured.
@@ -101,7 +100,7 @@ def infer_public_knowledge(
         if chosen.steps[-1].name != "nothing":
             return chosen, None
         why, p = ("constant" if chosen.left.fit.determined else "silent"), chosen.steps[-1].p
-    return None, Finding("nothing-known", {"why": why, "n": n, "least": LEAST_CHOSEN, "p": p})
+    return None, nothing_known(why, n, LEAST_CHOSEN, p)
 
 
 def _databases_with_numbers(results: Results) -> int:
@@ -123,8 +122,7 @@ def _collected(
     if collect is not None:
         collected = collect(asked)
     else:
-        from empriv.collecting.pipeline import run_query
-        from empriv.collecting.run_options import Run
+        from empriv.collecting.run_query import Run, run_query
 
         collected = run_query(data, asked, Run() if run is None else run.of_another_query())
     place = {label: row for row, label in enumerate(collected.databases.tolist())}
@@ -133,33 +131,51 @@ def _collected(
     return collected.q[[place[label] for label in databases.tolist()]]
 
 
-def nothing_known_from_json(facts: Any) -> Finding | None:
+def nothing_known_from_json(facts: Any) -> Message | None:
     """Why nothing was counted as known, from a saved audit; invalid facts raise KeyError, TypeError or ValueError."""
     if facts is None:
         return None
     p = facts["p"]
-    numbers = {
-        "why": str(facts["why"]), "n": int(facts["n"]), "least": int(facts["least"]),
-        "p": float("nan") if p is None else float(p),
-    }  # fmt: skip
-    finding = Finding("nothing-known", numbers)
-    if not finding.sentence:
-        raise ValueError("why")
-    return finding
+    return nothing_known(
+        str(facts["why"]), int(facts["n"]), int(facts["least"]), float("nan") if p is None else float(p)
+    )
 
 
-def nothing_known_to_json(finding: Finding | None) -> dict[str, Any] | None:
+def nothing_known_to_json(why: Message | None) -> dict[str, Any] | None:
     """The inverse of `nothing_known_from_json`, with its sentence."""
-    if finding is None:
+    if why is None:
         return None
-    p = finding.numbers["p"]
-    return {**finding.numbers, "p": p if p == p else None, "sentence": finding.sentence}
+    p = why.numbers["p"]
+    return {**why.numbers, "p": p if p == p else None, "sentence": why.sentence}
 
 
-@singledispatch
-def known_facts(against: object, epsilons: Sequence[float]) -> dict[str, Any] | None:  # noqa: ARG001 — dispatched on
+def known_facts(against: object, epsilons: Sequence[float]) -> dict[str, Any] | None:
     """What is known as JSON, without what is known about any single database; None if nothing is."""
-    return None
+    if isinstance(against, WorstRisk):
+        parts = [
+            {
+                "databases": part.results.n_databases,
+                "delta": [float(part.delta(float(epsilon))) for epsilon in epsilons],
+            }
+            for part in against.parts
+        ]
+        return {**_facts_of_any(against, against.left_out, epsilons), "parts": parts}
+    if not isinstance(against, GivenRisk | GivenTableRisk):
+        return None
+    if isinstance(against, GivenTableRisk):
+        dropped, terms = against.dropped, against.known
+        parameters, own = 1 + sum(term.size for term in terms), {}
+    else:
+        fit = against.left.fit
+        dropped, terms, parameters = against.left.dropped, fit.terms, fit.parameters
+        own = {"logarithm": against.left.logarithm, "spread": fit.spread is not None}
+    return {
+        **_facts_of_any(against, dropped, epsilons),
+        "terms": [term.name for term in terms],
+        "parameters": parameters,
+        **own,
+        "steps": [{"name": step.name, "p": step.p} for step in against.steps],
+    }
 
 
 def _facts_of_any(against: KnownRisk, left_out: int, epsilons: Sequence[float]) -> dict[str, Any]:
@@ -169,47 +185,8 @@ def _facts_of_any(against: KnownRisk, left_out: int, epsilons: Sequence[float]) 
         "knows": knows(against.given),
         "left_out": left_out,
         "delta_knowing_nothing": [float(nothing.delta(float(epsilon))) for epsilon in epsilons],
-        "sentences": [finding.sentence for finding in against.findings],
-        "warnings": [],
-    }
-
-
-@known_facts.register
-def _(against: WorstRisk, epsilons: Sequence[float]) -> dict[str, Any]:
-    return {
-        **_facts_of_any(against, against.left_out, epsilons),
-        "warnings": [caution.sentence for caution in against.cautions],
-        "parts": [
-            {
-                "databases": part.results.n_databases,
-                "delta": [float(part.delta(float(epsilon))) for epsilon in epsilons],
-            }
-            for part in against.parts
-        ],
-    }
-
-
-@known_facts.register
-def _(against: GivenTableRisk, epsilons: Sequence[float]) -> dict[str, Any]:
-    return {
-        **_facts_of_any(against, against.dropped, epsilons),
-        "terms": [term.name for term in against.known],
-        "parameters": 1 + sum(term.size for term in against.known),
-        "steps": [{"name": step.name, "p": step.p} for step in against.steps],
-    }
-
-
-@known_facts.register
-def _(against: GivenRisk, epsilons: Sequence[float]) -> dict[str, Any]:
-    fit = against.left.fit
-    return {
-        **_facts_of_any(against, against.left.dropped, epsilons),
-        "warnings": [caution.sentence for caution in against.cautions],
-        "terms": [term.name for term in fit.terms],
-        "parameters": fit.parameters,
-        "logarithm": against.left.logarithm,
-        "spread": fit.spread is not None,
-        "steps": [{"name": step.name, "p": step.p} for step in against.steps],
+        "sentences": [message.sentence for message in against.messages if message.severity == "info"],
+        "warnings": [message.sentence for message in against.messages if message.severity != "info"],
     }
 
 
@@ -228,25 +205,14 @@ def knows(known: Known) -> list[str]:
     return [*(_named(quantity) for quantity in known.quantities), *public]
 
 
-@singledispatch
-def known_to_readers(against: object) -> tuple[str, ...]:  # noqa: ARG001 — nothing is counted as known
+def known_to_readers(against: object) -> tuple[str, ...]:
     """What whoever reads an answer is taken to know of its database, in a few words each."""
-    return ()
-
-
-@known_to_readers.register
-def _(against: WorstRisk) -> tuple[str, ...]:
-    return tuple(shortened(" ".join(name.replace(_GIVEN, "a quantity").split()), 40) for name in knows(against.given))
-
-
-@known_to_readers.register
-def _(against: GivenRisk) -> tuple[str, ...]:
-    return _known_terms(against.left.fit.terms)
-
-
-@known_to_readers.register
-def _(against: GivenTableRisk) -> tuple[str, ...]:
-    return _known_terms(against.known)
+    if isinstance(against, WorstRisk):
+        words = (name.replace(_GIVEN, "a quantity").split() for name in knows(against.given))
+        return tuple(shortened(" ".join(name), 40) for name in words)
+    if isinstance(against, GivenTableRisk):
+        return _known_terms(against.known)
+    return _known_terms(against.left.fit.terms) if isinstance(against, GivenRisk) else ()
 
 
 def _known_terms(terms: Sequence[Term]) -> tuple[str, ...]:
@@ -258,14 +224,18 @@ def _known_terms(terms: Sequence[Term]) -> tuple[str, ...]:
     return (*quantities, *calendar, *previous)
 
 
-@singledispatch
-def known_to_parts(against: object) -> tuple[dict[str, Any] | None, dict[str, npt.NDArray[Any]]]:  # noqa: ARG001
+def known_to_parts(against: object) -> tuple[dict[str, Any] | None, dict[str, npt.NDArray[Any]]]:
     """Facts and arrays of a saved audit, from which the same is measured again; nothing if nothing is known."""
+    if isinstance(against, WorstRisk):
+        return _definition4_parts(against)
+    if isinstance(against, GivenTableRisk):
+        return _given_parts(against.given, against.quantities, logarithm=False)
+    if isinstance(against, GivenRisk):
+        return _given_parts(against.given, against.quantities, logarithm=against.left.logarithm)
     return None, {}
 
 
-@known_to_parts.register
-def _(against: WorstRisk) -> tuple[dict[str, Any] | None, dict[str, npt.NDArray[Any]]]:
+def _definition4_parts(against: WorstRisk) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
     given = against.given
     labels, arrays = [], {}
     for place, column in enumerate(against.known):
@@ -280,16 +250,6 @@ def _(against: WorstRisk) -> tuple[dict[str, Any] | None, dict[str, npt.NDArray[
         "count": given.top if isinstance(given, OwnContribution) else given.count,
     }
     return facts, arrays
-
-
-@known_to_parts.register
-def _(against: GivenRisk) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-    return _given_parts(against.given, against.quantities, logarithm=against.left.logarithm)
-
-
-@known_to_parts.register
-def _(against: GivenTableRisk) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-    return _given_parts(against.given, against.quantities, logarithm=False)
 
 
 def _given_parts(
@@ -323,7 +283,7 @@ def known_from_parts(
             given = Given.of_words([str(word) for word in facts["words"]], names)
             if results.components is not None:
                 return measure_given_table(results, given, values, density=density)
-            # whether logarithms were taken may have hung on people whom a scan did not keep
+            # whether logarithms were taken may have hung on people who were measured in chunks and not kept
             return measure_given(results, given, values, density=density, positive=facts.get("log_taken", True))
         case "own contribution":
             own = OwnContribution(values[0] if values else None, facts["count"])

@@ -9,14 +9,25 @@ from typing import TYPE_CHECKING, Any
 
 from empriv.auditing.audit import Audit
 from empriv.auditing.composing import Composition, composition
+from empriv.auditing.in_chunks import (
+    KEEP,
+    ChunkRequest,
+    goes_in_chunks,
+    known_in_chunks,
+    measured_in_chunks,
+    measured_results,
+    totals_from_parts,
+    values_of_everyone,
+)
 from empriv.auditing.knowledge import (
     infer_public_knowledge,
     known_from_parts,
     known_values,
     nothing_known_from_json,
 )
-from empriv.base.arguments import noun_name, rising_epsilons, unit_name, whole_number
+from empriv.base.arguments import noun_name, rising_deltas, rising_epsilons, unit_name, whole_number
 from empriv.base.storage import WRONG_FACTS, read_archive
+from empriv.base.targets import parse_targets, targets_from_json
 from empriv.collecting.origins import describe, origin_from_json, text, text_or_none
 from empriv.errors import FileFormatError, InputError
 from empriv.ledger import Ledger, identity_of
@@ -28,12 +39,13 @@ from empriv.measuring.measures import measure_known
 from empriv.noise.noise import Noise
 from empriv.noise.table_noise import TableNoise
 from empriv.results import Results
+from empriv.scale.measure_chunks import ChunkModel, ChunkOptions
+from empriv.scale.totalled_risk import TotalledRisk
 
 if TYPE_CHECKING:
     from empriv.collecting import Databases, Engine
     from empriv.collecting.functions.frames import FrameKind
-    from empriv.collecting.pipeline import Asked
-    from empriv.collecting.run_options import Run
+    from empriv.collecting.run_query import Asked, Run
 
 DEFAULT_EPSILONS = (0.05, 0.1, 0.2)
 _DAMAGED = "The file is damaged: its facts about the audit are not what empriv writes."
@@ -52,6 +64,7 @@ def audit(
     unit: str = "",
     noun: str = "",
     paper: bool = False,
+    target: str | Sequence[str] = (),
     draws: int | None = None,
     rng: int = 0,
     post: Callable[[Any], Any] | None = None,
@@ -63,6 +76,10 @@ def audit(
     progress: bool | None = None,
     notice: Callable[[str], None] | None = None,
     frame: FrameKind = "dict",
+    in_chunks: bool | None = None,
+    keep: int = KEEP,
+    deltas: Iterable[float] | float = 0.0,
+    results_table: str | None = None,
 ) -> Audit:
     """Measure how private a query already is on these databases.
 
@@ -71,7 +88,7 @@ def audit(
     data : databases, from `databases`, `subsamples` or `splits`; or `Results` that were collected before
     query : SQL text, an SQL expression of aggregates, or a function of the rows; or a list of several, which are
         audited together; not with `Results`
-    epsilon : the epsilons to report; you can ask for others later
+    epsilon : the epsilons to report; you can ask for others later, unless people are measured in chunks
     density : how densities are estimated; default ``Kde("laplace", "one-se")``
     component : audit this component of a vector query alone, by name; otherwise all are audited together
     known : what readers know of each database: a word, a statistic, or a list of these, all of which they know.
@@ -86,7 +103,15 @@ def audit(
     unit : of the answer, such as "min" or "€", for words and pages
     noun : what an individual is called there, such as "aircraft"; default: by the column that identifies it
     paper : ask as the paper does: nothing is counted as known, databases are random, and the estimate decides
-    draws, rng, post, engine, memory_limit, timeout, jobs, checkpoint, progress, notice, frame : as for `collect`
+    target : what it is judged by, such as "delta <= 0.05 at 0.1", or several; a saved audit keeps it
+    draws, rng, post, engine, memory_limit, timeout, jobs, checkpoint, progress, notice, frame : as for `collect`;
+        a checkpoint of an SQL query (on a cluster, a directory) is of people who are measured in chunks
+    in_chunks : measure a chunk of people at a time, keep the most exposed and total the others, at the epsilons asked
+        for and those of targets. None does so where the results do not fit in memory or within ``memory_limit``, or are
+        more than a cluster's driver should hold. The query must be SQL that gives one number; see docs/scale.md
+    keep : how many of the most exposed are kept in chunks, at each epsilon
+    deltas : the deltas besides 0 that `Audit.epsilon` can be asked for afterwards, in chunks
+    results_table : with Spark, name of a table to which delta_i of every individual is written, in chunks
 
     Returns
     -------
@@ -102,7 +127,7 @@ def audit(
     'fail'
     """
     epsilons, density, unit = rising_epsilons(epsilon), density_or_default(density), unit_name(unit)
-    noun = noun_name(noun)
+    noun, targets = noun_name(noun), parse_targets(target)
     said = as_said(known)
     by_default = isinstance(said.known, Given) and said.known.only_auto
     if paper:
@@ -113,26 +138,32 @@ def audit(
         raise InputError(
             "`known` must not be given with `ledger`: beside earlier releases nothing else is counted as known."
         )
-    from empriv.collecting.run_options import Run
+    from empriv.collecting.run_query import Run
 
     run = Run(
         draws=draws, rng=rng, engine=engine, memory_limit=memory_limit, timeout=timeout, jobs=jobs,
         checkpoint=checkpoint, progress=progress, notice=notice, frame=frame,
     )  # fmt: skip
+    options = ChunkOptions(
+        rising_epsilons([*epsilons, *(target.epsilon for target in targets)]),
+        tuple(sorted({0.0, *rising_deltas(deltas)})),
+        density, component, said.ordered, whole_number("keep", keep, least=1),
+    )  # fmt: skip
+    facts: dict[str, Any] = {"unit": unit, "noun": noun, "paper": paper, "targets": targets}
     if isinstance(data, Results):
         if query is not None:
             raise InputError("`query` must not be given with `Results`, which already hold its answers.")
         if ledger is not None:
             raise InputError("`ledger` must go with the rows, on which earlier queries are run again, got `Results`.")
         results = data if said.ordered else replace(data, ordered=False)
+        if in_chunks:
+            return replace(_totalled(*measured_results(results, said, options), options, epsilons), **facts)
         alone = _measured(results, epsilons, density, component, grouped=True)
-        alone = replace(alone, unit=unit, noun=noun, paper=paper)
-        return with_known(alone, said.known, None, run)
+        return with_known(replace(alone, **facts), said.known, None, run)
     if query is None:
         raise InputError("`query` must be SQL text or a function of the rows.")
-    from empriv.auditing.costs import check_memory
-    from empriv.collecting.pipeline import run_query
     from empriv.collecting.queries import canonical_text, queries_in, query_of
+    from empriv.collecting.run_query import run_query
     from empriv.collecting.sources import Databases
 
     several = isinstance(query, list | tuple)
@@ -140,28 +171,36 @@ def audit(
     queries = [query_of(single_query, post=post) for single_query in given]
     if post is not None:
         queries = [replace(single_query, post=post) for single_query in queries]
-    if isinstance(data, Databases):
-        check_memory(data, queries, run)
-    results = run_query(data, queries if several else queries[0], replace(run, sketch=True))
-    if not said.ordered or data.draws is not None:  # random databases have no order
-        results = replace(results, ordered=False)
+    found: tuple[ChunkModel, TotalledRisk] | None = None
+    if isinstance(data, Databases) and queries:
+        opened, run = run.on(data, cluster=results_table is not None)
+        options = replace(options, ordered=said.ordered and data.draws is None)  # random databases have no order
+        known_of_rows = known_in_chunks(said, density, values_of_everyone(said, data, opened, run))
+        asked = ChunkRequest(in_chunks, results_table, options, said, known_of_rows, ledger is not None)
+        if goes_in_chunks(asked, queries, data, opened, run):
+            found = measured_in_chunks(asked, queries[0], data, opened, run)
+    if found is not None:
+        alone = _totalled(*found, options, epsilons)
+    else:
+        results = run_query(data, queries if several else queries[0], replace(run, sketch=True))
+        results = results if options.ordered else replace(results, ordered=False)
+        grouped = any(single_query.groups for single_query in queries)
+        alone = _measured(results, epsilons, density, component, grouped=grouped)
     origin = describe(data)
     asked_text = "; ".join(
         single_query.text if single_query.post is None else f"{single_query.text}, then {_name(single_query.post)}"
         for single_query in queries
     )
-    alone = replace(
-        _measured(results, epsilons, density, component, grouped=any(single_query.groups for single_query in queries)),
-        query=asked_text, origin=origin, text=canonical_text(queries), scope=scope, unit=unit,
-        noun=noun, paper=paper,
-    )  # fmt: skip
+    alone = replace(alone, query=asked_text, origin=origin, text=canonical_text(queries), scope=scope, **facts)
+    if found is not None:
+        return alone
     if ledger is not None:
 
         def ask_again(text: str) -> Results:
             earlier = queries_in(text)
             return run_query(data, earlier if len(earlier) > 1 else earlier[0], run.of_another_query())
 
-        identity = identity_of(results.databases.tolist(), origin, scope=scope)
+        identity = identity_of(alone.results.databases.tolist(), origin, scope=scope)
         if by_default:
             alone = replace(alone, nothing_known=infer_public_knowledge(alone.results, density, ledger=True)[1])
         return _composed(alone, composition(alone.results, ledger, identity, ask_again))
@@ -169,13 +208,13 @@ def audit(
 
 
 def load(path: str | PathLike[str], *, density: Density | None = None) -> Audit | Results | Noise | TableNoise:
-    """Read what the method ``save`` of an audit, a scan, results or noise wrote.
+    """Read what the method ``save`` of an audit, results or noise wrote.
 
     Parameters
     ----------
     path : the file
-    density : measure a saved audit with this density instead of the one that it was made with; needed for an audit or
-        a scan made with a density class of your own, since a file does not hold code
+    density : measure a saved audit with this density instead of the one that it was made with; needed for an audit
+        made with a density class of your own, since a file does not hold code
 
     Examples
     --------
@@ -184,11 +223,7 @@ def load(path: str | PathLike[str], *, density: Density | None = None) -> Audit 
     >>> empriv.load("audit.empriv").query
     'avg(delay)'
     """
-    meta, arrays = read_archive(path, kinds=("results", "audit", "scan", "noise", "table noise"))
-    if meta["kind"] == "scan":
-        import empriv  # a shortcut upwards, by the public name: scans are made of audits
-
-        return empriv.Scan.load(path, density=density)
+    meta, arrays = read_archive(path, kinds=("results", "audit", "noise", "table noise"))
     if meta["kind"] != "audit":
         if density is not None:
             raise InputError(f"`density` must be given for a saved audit only, got a file that holds {meta['kind']}.")
@@ -199,6 +234,7 @@ def load(path: str | PathLike[str], *, density: Density | None = None) -> Audit 
         return Results.from_parts(meta, arrays)
     results = Results.from_parts(meta, arrays)
     facts = _facts(meta)
+    given_density = density is not None
     if density is None:
         if meta["density"] is None:
             raise InputError(
@@ -206,6 +242,17 @@ def load(path: str | PathLike[str], *, density: Density | None = None) -> Audit 
                 "Hint: empriv.load(path, density=...)."
             )
         density = density_from_json(meta["density"])
+    if meta.get("totals") is not None:
+        try:
+            risk = totals_from_parts(meta["totals"], arrays, results, density, meta.get("known"))
+        except WRONG_FACTS as error:
+            raise FileFormatError(_DAMAGED) from error
+        if given_density and not risk.is_as_totalled:
+            raise InputError(
+                "`density` must be the one that people were measured with in chunks: with another one, others may be "
+                "the most exposed, and they are not kept. Hint: audit again with density=..."
+            )
+        return Audit(results=results, risk=risk, density=density, **facts)
     alone = Audit(results=results, risk=measure(results, density=density), density=density, **facts)
     try:
         against = known_from_parts(meta.get("known"), arrays, results, density)
@@ -234,6 +281,21 @@ def _measured(
         density=density,
         component=component,
         n_components=None if names is None or component is None else len(names),
+    )
+
+
+def _totalled(model: ChunkModel, risk: TotalledRisk, options: ChunkOptions, epsilons: tuple[float, ...]) -> Audit:
+    """The audit of people who were measured in chunks."""
+    return Audit(
+        results=risk.totals.kept,
+        risk=risk,
+        epsilons=epsilons,
+        query="The query",
+        origin=None,
+        density=options.density,
+        component=options.component,
+        n_components=model.n_components,
+        nothing_known=model.nothing_known,
     )
 
 
@@ -293,6 +355,7 @@ def _facts(meta: Mapping[str, Any]) -> dict[str, Any]:
             "unit": unit_name(meta.get("unit", "")),
             "noun": noun_name(meta.get("noun", "")),
             "paper": _flag(meta.get("paper", False)),
+            "targets": targets_from_json(meta.get("targets", ())),
             "nothing_known": nothing_known_from_json(meta.get("nothing_known")),
         }
     except WRONG_FACTS as error:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from empriv.base.harmless import pseudonyms, visible
+from empriv.base.text import pseudonyms, visible
 from empriv.measuring.line.moves import Moves
 from empriv.results import FloatArray, IntArray, Results
 from empriv.validate.covering import has_moves, hiding_of, results_of
@@ -82,7 +82,8 @@ def most_exposed(audit: Audit, epsilon: float, names: Sequence[str], top: int | 
         labels = results_of(audit.once).databases
         database = [labels[moves.database[place]] if place >= 0 else "" for place in worst]
         moved = moved.copy()
-        moved[order[worst >= 0]] = moves.sizes[worst[worst >= 0]]
+        size = moves.sizes[worst[worst >= 0]]  # inf for who is given away, by a number or by whether there is one
+        moved[order[worst >= 0]] = np.where(np.isinf(size), moved[order[worst >= 0]], size)
         moved = np.where(np.isinf(moved), np.nan, moved)
     rows = rows[order]
     return MostExposed(

@@ -15,7 +15,7 @@ import numpy as np
 from empriv.auditing.knowledge import infer_public_knowledge
 from empriv.base.arguments import confidence_level
 from empriv.errors import InputError
-from empriv.measuring import GivenRisk, RiskContract, measure
+from empriv.measuring import AnyRisk, GivenRisk, measure
 from empriv.measuring.measures import measure_known
 from empriv.results import Cell, Results
 from empriv.validate.bounds import LEAST_DATABASES, bounds
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from empriv.auditing.audit import Audit
     from empriv.collecting import Databases
     from empriv.collecting.origins import Origin
-    from empriv.collecting.run_options import Run
+    from empriv.collecting.run_query import Run
 
 
 @dataclass(frozen=True)
@@ -97,8 +97,8 @@ def further_results(audit: Audit, data: Databases, run: Run) -> Results:
         )
     if audit.composition is not None:
         raise InputError("An audit beside earlier releases cannot be updated. Hint: audit again with the ledger.")
-    from empriv.collecting.pipeline import run_query
     from empriv.collecting.queries import queries_in
+    from empriv.collecting.run_query import run_query
 
     queries = queries_in(audit.text)
     further = run_query(data, queries if len(queries) > 1 else queries[0], replace(run, sketch=True))
@@ -167,7 +167,7 @@ def remeasured(audit: Audit, results: Results) -> Audit:
     return replace(audit, results=results, risk=risk, against=_against(audit, results))
 
 
-def _measured_like(audit: Audit, results: Results) -> RiskContract:
+def _measured_like(audit: Audit, results: Results) -> AnyRisk:
     against = _against(audit, results)
     return measure(results, density=audit.density) if against is None else against
 

@@ -23,7 +23,7 @@ def rising_epsilons(epsilon: Any) -> tuple[float, ...]:
 
 def rising_deltas(delta: Any) -> tuple[float, ...]:
     """The deltas to report: from 0 to 1, rising and without doubles."""
-    return _rising("delta", delta, most=1.0)
+    return _rising("deltas", delta, most=1.0)
 
 
 def epsilon_grid(epsilon: npt.ArrayLike) -> FloatArray:

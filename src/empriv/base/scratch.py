@@ -50,8 +50,13 @@ def scratch_directory(parent: str | None = None) -> Iterator[str]:
 
 @contextmanager
 def writing_into(folder: str, process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """A process that writes into a folder is ended before the folder is removed, by whichever thread removes it."""
+    """A process that writes into a folder is ended before the folder is removed, by whichever thread removes it.
+
+    One that another thread starts while the folder is removed is ended at once.
+    """
     _writers[process] = folder
+    if any(Path(folder).is_relative_to(place) for place in _removed):
+        process.kill()
     try:
         yield
     finally:
@@ -59,9 +64,11 @@ def writing_into(folder: str, process: subprocess.Popen[bytes]) -> Iterator[None
 
 
 _writers: dict[subprocess.Popen[bytes], str] = {}
+_removed: set[str] = set()
 
 
 def _end_writers(folder: str) -> None:
+    _removed.add(folder)  # first: who is not in the list yet sees it here
     for process, place in list(_writers.items()):
         if Path(place).is_relative_to(folder):
             process.kill()

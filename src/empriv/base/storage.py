@@ -6,6 +6,7 @@ format is described in docs/formats.md.
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import math
@@ -13,18 +14,23 @@ import os
 import re
 import secrets
 import struct
+import time
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import closing, contextmanager, suppress
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from empriv.errors import FileFormatError, InputError
+
+if TYPE_CHECKING:
+    import sqlite3
+
 
 FORMAT_VERSION = 1
 # Arrays of each kind of file, and what each holds: labels, or numbers of a type.
@@ -35,13 +41,16 @@ _RESULTS: dict[str, np.dtype[Any] | None] = {
     "entry_database": _INT32, "entry_q": _FLOAT, "entry_outcomes": _INT8,
     "row_starts": _INT64, "row_digests": _INT64, "row_reach": _FLOAT,
 }  # fmt: skip
-_TALLY: dict[str, np.dtype[Any] | None] = {
-    **dict.fromkeys(
-        ("worst", "kept", "upper", "capped", "made_from_bounds", "exponent", "spread", "epsilon_at", "moved"), _FLOAT
-    ),
-    **dict.fromkeys(("cross_scores", "cross_values", "cross_sums"), _FLOAT),
-    **dict.fromkeys(("riskiest_delta_i", "riskiest_influence"), _FLOAT),
-    **dict.fromkeys(("exposed", "histogram", "not_numbers"), _INT64),
+_TOTALS: dict[str, np.dtype[Any] | None] = {
+    f"totals_{name}": kind
+    for names, kind in (
+        (("delta", "log_safe", "upper", "epsilon_at", "most_moved"), _FLOAT),
+        (("kept_delta_i", "kept_influence", "kept_moves"), _FLOAT),
+        (("members", "exposed", "histogram", "not_numbers"), _INT64),
+        (("relative_values", "largest_values", "units_values", "moved_units_values"), _FLOAT),
+        (("relative_counts", "largest_counts", "units_counts", "moved_units_counts"), _INT64),
+    )
+    for name in names
 }
 MOST_SOURCES = 10
 """How many answers a file holds that others were made from, one from another."""
@@ -185,9 +194,8 @@ def _arrays_of(kind: str, members: Iterable[str]) -> Iterator[tuple[str, np.dtyp
     """Names of the arrays that a kind of file holds, and the type of each."""
     yield from _RESULTS.items()
     yield from _SOURCES.items()
-    if kind in ("scan", "scan checkpoint"):
-        yield from _TALLY.items()
-    if kind in ("audit", "scan"):
+    if kind == "audit":
+        yield from _TOTALS.items()
         for member in members:
             if _KNOWN.fullmatch(member):
                 yield member.removesuffix(".npy"), _LABELS
@@ -226,3 +234,93 @@ def kind_of(path: str | PathLike[str]) -> str | None:
             return str(meta["kind"]) if meta["format"] == "empriv" else None
     except (OSError, *_DAMAGE):
         return None
+
+
+_TABLES = [
+    "CREATE TABLE run (mark BLOB NOT NULL)",
+    "CREATE TABLE piece (number INTEGER PRIMARY KEY, content BLOB NOT NULL, checksum BLOB NOT NULL)",
+]
+_START = b"SQLite format 3\0"
+_SYNC_SECONDS = 0.25
+
+
+class Checkpoint:
+    """An open checkpoint: `pieces` are those that it held, `put` adds one. Made by `open_checkpoint`."""
+
+    def __init__(self, connection: sqlite3.Connection, pieces: dict[int, bytes]) -> None:
+        self._connection = connection
+        self._synced = 0.0
+        self.pieces = pieces
+
+    def put(self, content: bytes, number: int | None = None) -> None:
+        """Keep a piece, in place of the one with this number, or else after all others."""
+        row = (number, content, _checksum(content))
+        self._connection.execute("INSERT OR REPLACE INTO piece VALUES (?, ?, ?)", row)
+        if time.monotonic() - self._synced > _SYNC_SECONDS:
+            self._connection.execute("PRAGMA wal_checkpoint")
+            self._synced = time.monotonic()
+
+
+@contextmanager
+def open_checkpoint(path: str | PathLike[str], mark: bytes, *, of: str) -> Iterator[Checkpoint]:
+    """Open or make the checkpoint of the run with this mark; one process at a time may hold it.
+
+    ``of`` lists what the mark is made of, for the sentence about a checkpoint of another run.
+    """
+    import sqlite3
+
+    try:
+        with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "rb") as file:
+            start = file.read(len(_START))
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it holds a NUL"
+        raise InputError(
+            f"`checkpoint` must name a file that can be written, got {os.fspath(path)!r}: {reason}."
+        ) from None
+    try:
+        with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as connection:
+            if start not in (b"", _START):  # SQLite takes a file of a few bytes for an empty one
+                raise sqlite3.DatabaseError
+            yield Checkpoint(connection, _opened(connection, path, mark, of))
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
+            raise InputError("`checkpoint` must not be in use by another run, got a file that is.") from None
+        raise InputError(f"`checkpoint` must name a file that can be written, got one that cannot: {error}.") from None
+    except sqlite3.DatabaseError:
+        raise FileFormatError(
+            "`checkpoint` must name a checkpoint of this version of empriv or a new file, got another kind of file, "
+            "or a damaged one. Hint: name another file, or delete this one."
+        ) from None
+
+
+def _opened(connection: sqlite3.Connection, path: str | PathLike[str], mark: bytes, of: str) -> dict[int, bytes]:
+    """The whole pieces in the file, which is this run's from here on."""
+    import sqlite3
+
+    connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+    tables = [sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master ORDER BY rowid")]
+    if tables not in ([], _TABLES):
+        raise sqlite3.DatabaseError  # somebody else's, or with tables that would do more than hold pieces
+    if tables and [stored for (stored,) in connection.execute("SELECT mark FROM run")] != [mark]:
+        raise InputError(
+            f"`checkpoint` must be of this very run, got one of another: the {of} differ. "
+            "Hint: name another file, or delete this one."
+        )
+    Path(path).chmod(0o600)
+    if not tables:
+        connection.execute("BEGIN EXCLUSIVE")
+        for table in _TABLES:
+            connection.execute(table)
+        connection.execute("INSERT INTO run VALUES (?)", (mark,))
+        connection.execute("COMMIT")
+    # A log beside the file: putting a piece costs one write, and waits for no disk.
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute("BEGIN EXCLUSIVE")  # the lock is kept from here on, until the file is closed
+    rows = connection.execute("SELECT * FROM piece WHERE typeof(content) = 'blob' ORDER BY number").fetchall()
+    connection.execute("COMMIT")
+    return {number: content for number, content, checksum in rows if checksum == _checksum(content)}
+
+
+def _checksum(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=16).digest()

@@ -1,30 +1,33 @@
-"""The command `audit`: parse, call the public API, print."""
+"""The commands `audit`, `show` and `demo`: an audit is made, read or shown, and printed in the same words."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import click
 
-from empriv.cli.config import Settings, config_options, settings_of, to_toml, values_from_file
-from empriv.cli.estimating import say_estimate
+from empriv.cli.config import Settings, config_options, settings_given, settings_of, to_toml, values_from_file
 from empriv.cli.inputs import (
-    beside_report,
+    audit_of,
     check_targets,
+    check_trust,
     density_from_name,
-    ledger_of,
-    load_audit,
+    key_of,
     paths_read,
+    saved_audit,
     source_of,
 )
 from empriv.cli.options import (
+    chunk_options,
+    density_option,
     epsilon_option,
-    estimate_option,
     json_option,
-    known_options,
-    ledger_options,
+    known_option,
+    ledger_option,
     limit_options,
+    paper_option,
     queries_option,
     quiet_option,
     report_options,
@@ -36,8 +39,8 @@ from empriv.cli.options import (
     unit_option,
     verbose_option,
 )
-from empriv.cli.running import Wanted, finish, limits_of
-from empriv.cli.trust import check_trust
+from empriv.cli.running import LOOKING, bar_of, engine_of, finish, interruptible, limits_of, write_json
+from empriv.cli.terminal import echo
 from empriv.errors import InputError
 
 
@@ -47,16 +50,12 @@ from empriv.errors import InputError
 @epsilon_option
 @times_option
 @unit_option
-@click.option(
-    "--density",
-    metavar="NAME",
-    help="laplace, gaussian, logistic, epanechnikov or student, with :RULE or :BANDWIDTH (laplace:one-se, "
-    "gaussian:0.5); variable:KERNEL:METHOD (variable:gaussian:breiman); ecdf; best. [default: laplace:one-se]",
-)
-@click.option("--component", metavar="NAME", help="Audit only this one of the numbers that the query gives.")
-@known_options
-@ledger_options
+@density_option
+@known_option
+@paper_option
+@ledger_option
 @limit_options
+@chunk_options
 @json_option
 @click.option("--save", metavar="PATH", help="Save the audit, for `empriv show` and empriv.load (mode 0600).")
 @report_options
@@ -65,7 +64,10 @@ from empriv.errors import InputError
 @top_option
 @quiet_option
 @verbose_option
-@estimate_option
+@click.option(
+    "--estimate", is_flag=True,
+    help="Say what an audit would take, rows, memory and seconds, from a small sample; run nothing.",
+)  # fmt: skip
 @config_options("Read options from this audit.toml; those given here win.")
 @click.option("--write-config", metavar="PATH", help="Write the audit.toml that repeats this run.")
 @click.option(
@@ -73,7 +75,9 @@ from empriv.errors import InputError
     help="Add the databases in FILES to this saved audit, whose query, individual and database hold. Only FILES are "
     "read. The file is replaced, unless --save names another.",
 )  # fmt: skip
-def audit(config: str | None, trust_config: bool, write_config: str | None, update: str | None, **given: Any) -> None:
+def audit(
+    config: str | None, trust_config: bool, write_config: str | None, update: str | None, estimate: bool, **given: Any
+) -> None:
     """Audit a query: run it with everyone and without each individual, and measure what the difference reveals.
 
     FILES are Parquet, CSV or JSON files, globs, the address of a PostgreSQL server or an SQLite or DuckDB file with
@@ -87,86 +91,14 @@ def audit(config: str | None, trust_config: bool, write_config: str | None, upda
         --table clients=clients.csv --epsilon 0.05,0.1 --json audit.json --target "total_risk <= 0.01 at 0.1"
       empriv audit --update audit.empriv today.parquet
     """
-    only_estimate = given.pop("estimate")
+    settings = settings_given(given)
+    if not settings.files:
+        raise click.UsageError("Missing argument 'FILES...'.")
     if update is not None:
-        if only_estimate:
-            raise click.UsageError("--estimate must not be given with --update.")
-        _update(update, config, write_config, given)
+        if config is not None or write_config is not None or estimate:
+            raise click.UsageError("--update must not be given with --config, --write-config or --estimate.")
+        _update(update, settings)
         return
-    settings = _settings(config, trust_config, given)
-    read = paths_read(settings)
-    if only_estimate:
-        check_targets((settings.json,), read)
-        say_estimate(settings)
-        return
-    check_targets((settings.json, settings.save, settings.report, write_config), read)
-    # A config must not have itself replaced, nor the ledger; --write-config is the user's own word. The TOML beside a
-    # report holds the same settings as the config that asked for it, and may be run again from where it lies.
-    read_too = [*read, *(path for path in (config, settings.ledger) if path is not None)]
-    beside = beside_report(settings.report, everything=settings.beside)
-    check_targets((settings.json, settings.save, settings.report), read_too)
-    check_targets([path for path in beside if not path.endswith(".toml")], read_too)
-    check_targets([path for path in beside if path.endswith(".toml")], [path for path in read_too if path != config])
-
-    wanted = Wanted.of(settings, config=to_toml(settings))
-    written = None if write_config is None else (write_config, to_toml(settings))
-    finish(
-        lambda engine: run_audit(settings, engine), wanted,
-        save=settings.save, config=written, limits=limits_of(settings),
-    )  # fmt: skip
-
-
-def run_audit(settings: Settings, engine: Any) -> Any:
-    """The audit that settings ask for."""
-    import empriv
-
-    audited = empriv.audit(
-        source_of(settings), settings.asked, epsilon=settings.epsilon, density=density_from_name(settings.density),
-        component=settings.component, known=settings.known or "auto", unit=settings.unit, noun=settings.noun,
-        paper=settings.paper,
-        ledger=ledger_of(settings), scope=settings.scope, engine=engine,
-        progress=False if settings.quiet else None, notice=_unsaid if settings.quiet else None,
-    )  # fmt: skip
-    return audited if settings.times is None else audited.repeated(settings.times)
-
-
-def _update(path: str, config: str | None, write_config: str | None, given: dict[str, Any]) -> None:
-    """Add databases to a saved audit, and show it as it is then."""
-    settings = settings_of({}, given)
-    if not settings.files:
-        raise click.UsageError("Missing argument 'FILES...'.")
-    held = ("query", "individual", "database", "known", "ledger", "component", "subsamples")
-    wrong = [f"--{name.replace('_', '-')}" for name in held if getattr(settings, name)]
-    if wrong or config is not None or write_config is not None:
-        raise click.UsageError(
-            f"--update must not be given with {wrong[0] if wrong else '--config'}: the audit has it."
-        )
-    check_targets((settings.json, settings.save, settings.report), [*paths_read(settings), path])
-    saved = load_audit(path, settings.epsilon)
-    origin = saved.origin
-    if origin is None:
-        raise InputError("SAVED must be an audit of rows, got one of results.")
-    settings = replace(
-        settings, database=origin.database, individual=origin.individual, unidentified=origin.unidentified
-    )
-
-    def run(engine: Any) -> Any:
-        grown = saved.updated(source_of(settings), engine=engine, progress=False if settings.quiet else None)
-        return grown if settings.times is None else grown.repeated(settings.times)
-
-    wanted = Wanted.of(settings)
-
-    def whenever(grown: Any) -> tuple[str, ...]:
-        return (grown.bounds_whenever(grown.epsilons[0]).sentence,)
-
-    finish(run, wanted, save=settings.save or path, limits=limits_of(settings), further=whenever)
-
-
-def _settings(config: str | None, trusted: bool, given: dict[str, Any]) -> Settings:
-    """Settings from the file and the command line; a missing one is wrong usage."""
-    settings = settings_of({}, given)
-    if not settings.files:
-        raise click.UsageError("Missing argument 'FILES...'.")
     for name in ("individual", "query"):
         if not getattr(settings, name):
             raise click.UsageError(f"Missing option '--{name}'.")
@@ -175,11 +107,132 @@ def _settings(config: str | None, trusted: bool, given: dict[str, Any]) -> Setti
         density_from_name(settings.density)
     except InputError as error:
         raise click.UsageError(str(error)) from None
-    if config is not None and not trusted:
+    if config is not None and not trust_config:
         check_trust(config, values_from_file(given))
-    return settings
+    read = paths_read(settings)
+    check_targets((settings.json, settings.save, settings.report, settings.checkpoint, write_config), read)
+    # A config must not have itself replaced, nor the ledger; --write-config is the user's own word.
+    written = (settings.json, settings.save, settings.report, settings.checkpoint, *key_of(settings.report))
+    check_targets(written, [*read, config, settings.ledger])
+    if estimate:
+        _estimate(settings)
+        return
+    text = None
+    if write_config is not None:
+        repeats = to_toml(settings)
+        text = (write_config, lambda finished: repeats)  # noqa: ARG005
+    rows = partial(source_of, settings)
+    finish(
+        lambda engine: audit_of(settings, engine), settings, save=settings.save, text=text, rows=rows,
+        here=bool(settings.in_chunks or settings.checkpoint),
+    )  # fmt: skip
 
 
-def _unsaid(sentence: str) -> None:
-    """No notice about long runs under --quiet."""
-    del sentence
+def _estimate(settings: Settings) -> None:
+    """Print what an audit will take, or write it with --json."""
+    from empriv.auditing.costs import estimate
+    from empriv.collecting.run_query import Run
+
+    bar = bar_of((LOOKING,), quiet=settings.silent)
+    bar.begin(LOOKING)
+    with engine_of(limits_of(settings)) as engine:
+        cost = interruptible(lambda: estimate(source_of(settings), settings.query, Run(engine=engine)))
+    bar.pause()
+    if settings.json is not None:
+        write_json(settings.json, cost.to_json())
+    if not settings.silent:
+        for sentence in cost.sentences:
+            echo(sentence)
+
+
+def _update(path: str, settings: Settings) -> None:
+    """Add databases to a saved audit, and show it as it is then."""
+    for name in ("query", "individual", "database", "known", "ledger", "subsamples", "checkpoint"):
+        if getattr(settings, name):
+            raise click.UsageError(f"--update must not be given with --{name}: the audit has it.")
+    written = (settings.json, settings.save, settings.report)
+    check_targets(written, [*paths_read(settings), path])
+    saved = saved_audit(path, replace(settings, times=None))
+    origin = saved.origin
+    if origin is None:
+        raise InputError("SAVED must be an audit of rows, got one of results.")
+    rows = replace(
+        settings, database=origin.database, individual=origin.individual, unidentified=origin.unidentified
+    )  # fmt: skip
+
+    def grown(engine: Any) -> Any:
+        made = saved.updated(source_of(rows), engine=engine, progress=False if settings.quiet else None)
+        made = replace(made, targets=tuple(dict.fromkeys((*saved.targets, *settings.targets))))
+        return made if settings.times is None else made.repeated(settings.times)
+
+    finish(
+        grown, settings, save=settings.save or path,
+        further=lambda made: (made.bounds_whenever(made.epsilons[0]).sentence,),
+    )  # fmt: skip
+
+
+@click.command()
+@click.argument("path", metavar="SAVED")
+@epsilon_option
+@unit_option
+@times_option
+@json_option
+@report_options
+@click.option(
+    "--noise", metavar="FILE",
+    help="Show the answer with this saved noise, certified anew for the audit; --report and --json are then of that.",
+)  # fmt: skip
+@target_options
+@show_ids_option
+@top_option
+@quiet_option
+@verbose_option
+def show(path: str, noise: str | None, **given: Any) -> None:
+    """Show an audit that was saved with --save, or audit saved results.
+
+    \b
+    Examples:
+      empriv show audit.empriv --epsilon 0.1,0.5
+      empriv show audit.empriv --noise noise.empriv --report noisy.html
+    """
+    settings = settings_of({}, given)
+    check_targets((settings.json, settings.report), (path, noise))
+    if noise is not None:
+        for name in ("times", "target", "public", "show_ids"):
+            if getattr(settings, name):
+                option = name.replace("_", "-")
+                raise click.UsageError(f"--{option} must not be given with --noise, which has a target.")
+        from empriv.cli.noise import show_noise
+
+        show_noise(noise, path, settings)
+        return
+    finish(lambda engine: saved_audit(path, settings), settings, epsilons=given["epsilon"], saved=path)  # noqa: ARG005
+
+
+DEMO_QUERY = "avg(delay)"
+DEMO_TARGET = "delta <= 0.05 at 0.1"
+_DEMO_PAGE, _DEMO_SAVED = "empriv-demo.html", "empriv-demo.empriv"
+
+
+@click.command()
+@epsilon_option
+def demo(epsilon: tuple[float, ...] | None) -> None:
+    """Audit real data that the package carries: may the average delay of each day's flights be published?
+
+    Each day is a database, each aircraft an individual. Writes empriv-demo.html, the page of the audit, and
+    empriv-demo.empriv, the audit itself, here.
+
+    \b
+    Example:
+      empriv demo
+    """
+    from empriv.datasets import flights
+
+    asked = {
+        "files": (str(flights()),), "database": "date", "individual": ("aircraft",), "query": (DEMO_QUERY,),
+        "target": (DEMO_TARGET,), "unit": "min", "top": 2, "report": _DEMO_PAGE, "epsilon": epsilon,
+    }  # fmt: skip
+    settings = settings_of({}, asked)
+    check_targets((_DEMO_PAGE, _DEMO_SAVED), ())
+    rows = partial(source_of, settings)
+    finish(lambda engine: audit_of(settings, engine), settings, save=_DEMO_SAVED, exits=False, rows=rows)

@@ -1,24 +1,65 @@
-"""The command `compare`: saved audits, or the protocols of an audit.toml, side by side."""
+"""The commands `compare` and `advise`: ways to publish side by side, those of a file or those that are tried."""
 
 from __future__ import annotations
 
+import tomllib
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from empriv.cli.config import Settings, config_options, settings_of
-from empriv.cli.inputs import check_targets, density_from_name, load_audit, paths_read, source_of
-from empriv.cli.options import PRESENCES, Sentence, epsilon_option, json_option, quiet_option
-from empriv.cli.output import POLICY_FAILED, write_json
-from empriv.cli.running import PAGE, bar_of, engine_of, interruptible, limits_of
-from empriv.cli.targets import goal_of, parse_target
-from empriv.cli.trust import check_trust
+from empriv.base.targets import goal_of
+from empriv.cli.config import Settings, config_options, settings_of, to_toml, values_from_file
+from empriv.cli.inputs import (
+    audit_of,
+    check_targets,
+    check_trust,
+    density_from_name,
+    paths_read,
+    saved_audit,
+    source_of,
+    unsaid,
+)
+from empriv.cli.options import (
+    density_option,
+    epsilon_option,
+    goal_option,
+    json_option,
+    known_option,
+    limit_options,
+    presence_option,
+    queries_option,
+    quiet_option,
+    source_options,
+    unit_option,
+)
+from empriv.cli.running import (
+    PAGE,
+    POLICY_FAILED,
+    bar_of,
+    engine_of,
+    interruptible,
+    limits_of,
+    printing,
+    say_written,
+    write_json,
+    write_text,
+    write_to,
+)
+from empriv.cli.terminal import as_typed, printable
 from empriv.errors import InputError
 
+if TYPE_CHECKING:
+    from empriv.comparing.ways import Action, Advice
+
+
 # Keys by which `empriv audit` writes or judges: a comparison must not write over an audit's files.
-_OF_AUDITS = ("json", "save", "report", "public", "answers", "beside", "basis", "show_ids", "top")
+_OF_AUDITS = ("json", "save", "report", "public", "show_ids", "top")
+rng_option = click.option(
+    "--rng", type=click.IntRange(min=0), metavar="N", help="Seed of all random numbers. [default: 0]"
+)
 
 
 @click.command()
@@ -29,17 +70,9 @@ _OF_AUDITS = ("json", "save", "report", "public", "answers", "beside", "basis", 
 @click.option(
     "--draws", type=click.IntRange(min=1), metavar="N", help="Draws of randomised protocols for each database."
 )
-@click.option("--rng", type=click.IntRange(min=0), metavar="N", help="Seed of all random numbers. [default: 0]")
-@click.option(
-    "--target", multiple=True, type=Sentence(parse_target), metavar="TARGET",
-    help='What is to be met, such as "delta <= 0.01 at 0.1": recommends the least error among those that meet it; exit '
-    "with code 3 if none does. One of delta and one of total_risk, at one epsilon.",
-)  # fmt: skip
-@click.option(
-    "--presence", type=click.Choice(PRESENCES),
-    help="Where the target must be met: in a random database and in one that people are in, or in a random one alone. "
-    "[default: both]",
-)  # fmt: skip
+@rng_option
+@goal_option
+@presence_option
 @json_option
 @click.option("--report", metavar="PATH", help="Write the comparison as one page of HTML.")
 @quiet_option
@@ -60,35 +93,31 @@ def compare(paths: tuple[str, ...], config: str | None, trust_config: bool, **gi
     settings = settings_of(in_file, given)
     if config is not None and not trust_config:
         check_trust(config, in_file)
-    quiet = settings.quiet or settings.json == "-"
-    read_too = list(paths) if config is None else [config, *paths_read(settings)]
-    check_targets((settings.json, settings.report), read_too)
-
+    check_targets((settings.json, settings.report), [*paths, config, *paths_read(settings)])
     page = () if settings.report is None else (PAGE,)
-    bar = bar_of(("Collecting and measuring", "Comparing", *page), quiet=quiet)
+    bar = bar_of(("Collecting and measuring", "Comparing", *page), quiet=settings.silent)
 
     def work(engine: Any) -> Any:
         bar.begin("Collecting and measuring")
-        compared = _saved(paths, settings, given["epsilon"]) if config is None else _asked(settings, engine, quiet)
+        compared = _saved(paths, settings, given["epsilon"]) if config is None else _asked(settings, engine)
         bar.begin("Comparing")
         figures = None if settings.json is None else compared.to_json()
-        return compared, figures, None if quiet else str(compared)
+        return compared, figures, "" if settings.silent else str(compared)
 
     with nullcontext() if config is None else engine_of(limits_of(settings)) as engine:
         compared, figures, text = interruptible(lambda: work(engine))
     bar.pause()
-    from empriv.cli.terminal import printable
-
-    if text is not None:
-        click.echo("\n".join(map(printable, text.splitlines())))
-    if settings.json is not None and figures is not None:
+    if not settings.silent:
+        with printing():
+            click.echo("\n".join(map(printable, text.splitlines())))
+    if settings.json is not None:
         write_json(settings.json, figures)
     if settings.report is not None:
         bar.begin(PAGE)
         compared.report(settings.report)
         bar.pause()
-        if not quiet:
-            click.echo(printable(f"Wrote {Path(settings.report).name}."))
+        if not settings.silent:
+            say_written(Path(settings.report).name)
     recommendation = compared.recommendation
     if recommendation is not None and "pass" not in recommendation.verdicts.values():
         click.get_current_context().exit(POLICY_FAILED)
@@ -107,36 +136,35 @@ def _saved(paths: tuple[str, ...], settings: Settings, epsilons: tuple[float, ..
         raise InputError("Files must have different names: the audits are named after them.")
     from empriv.comparing import compare as compare_all
 
-    audits = {name: load_audit(path, settings.epsilon) for name, path in zip(names, paths, strict=True)}
-    audited_epsilons = sorted({epsilon for audit in audits.values() for epsilon in audit.epsilons})
+    audits = {name: saved_audit(path, settings) for name, path in zip(names, paths, strict=True)}
+    audited_at = sorted({epsilon for audit in audits.values() for epsilon in audit.epsilons})
     return compare_all(
-        audits,
-        truth=settings.truth,
-        epsilon=epsilons or audited_epsilons,
-        rng=settings.rng,
-        target=_target(settings),
+        audits, truth=settings.truth, epsilon=epsilons or audited_at, rng=settings.rng, target=_target(settings)
     )
 
 
-def _asked(settings: Settings, engine: Any, quiet: bool) -> Any:
+def _asked(settings: Settings, engine: Any) -> Any:
     """The protocols of a file, on its rows."""
     for name in ("files", "individual", "protocols"):
         if not getattr(settings, name):
             raise click.UsageError(f"--config must name a file with {name!r}.")
-    settings.check_comparison()
+    if settings.ledger:
+        raise InputError("`ledger` must not be given for a comparison, which is of each protocol alone.")
+    settings.check_known()
     from empriv.comparing import compare as compare_all
 
     return compare_all(
         protocols_of(settings), source_of(settings), truth=settings.truth, epsilon=settings.epsilon,
         density=density_from_name(settings.density), component=settings.component, known=settings.known or "nothing",
-        draws=settings.draws, target=_target(settings),
-        rng=settings.rng, engine=engine, notice=_unsaid if quiet else None,
+        draws=settings.draws, target=_target(settings), rng=settings.rng, engine=engine,
+        notice=unsaid if settings.silent else None,
     )  # fmt: skip
 
 
 def protocols_of(settings: Settings) -> dict[str, Any]:
     """The protocols that a file describes, each on the file's query unless it has a query of its own or a base."""
     from empriv import protocols
+    from empriv.auditing.make_audit import load
 
     by_name: dict[str, Any] = {}
 
@@ -147,15 +175,10 @@ def protocols_of(settings: Settings) -> dict[str, Any]:
             raise InputError(f"`protocols.{name}.base` must not lead back to itself.")
         table = dict(settings.protocols[name])
         kind, base, query = table.pop("kind"), table.pop("base", None), table.pop("query", None)
-        if base is not None:
-            start = build(base, (*above, name))
-        else:
-            start = query or (settings.asked if settings.query else None)
-            if start is None:
-                raise InputError(f"`protocols.{name}` must have a query, or the file must have one for all.")
+        start = build(base, (*above, name)) if base is not None else query or (settings.asked if settings.query else "")
+        if not start:
+            raise InputError(f"`protocols.{name}` must have a query, or the file must have one for all.")
         if kind == "noised":
-            from empriv.auditing.make_audit import load
-
             table["noise"] = load(table["noise"])
         by_name[name] = getattr(protocols, kind)(start, **table)
         return by_name[name]
@@ -163,6 +186,141 @@ def protocols_of(settings: Settings) -> dict[str, Any]:
     return {name: build(name, ()) for name in settings.protocols}
 
 
-def _unsaid(sentence: str) -> None:
-    """No notice about long runs if only figures are wanted."""
-    del sentence
+AS_IT_IS = "as_it_is"
+"""The protocol that the others are compared with, in the file of --write-config."""
+
+# Keys by which `empriv audit` reports and writes: advice must not write over an audit's files.
+_NOT_ADVISED = ("json", "save", "report", "quiet")
+
+
+@click.command()
+@source_options
+@queries_option
+@unit_option
+@density_option
+@known_option
+@limit_options
+@goal_option
+@presence_option
+@click.option("--granularity", type=float, metavar="G", help="What noisy answers are multiples of, such as 0.01.")
+@rng_option
+@click.option("--save", metavar="PATH", help="Save the audit, for the commands of the rows (mode 0600).")
+@click.option("--write-config", metavar="PATH", help="Write the audit.toml that redoes the row with the least error.")
+@click.option("--row", type=click.IntRange(min=1), metavar="N", help="With --write-config: redo this row instead.")
+@json_option
+@quiet_option
+@config_options(
+    "Read the rows, the query and the target from this audit.toml; options given here win.", without=_NOT_ADVISED
+)
+def advise(
+    config: str | None, trust_config: bool, granularity: float | None, write_config: str | None, row: int | None,
+    **given: Any,
+) -> None:  # fmt: skip
+    """Try what can be done about an answer, on the same databases: ways that meet the target first, by their error.
+
+    FILES are as for `empriv audit`; or one audit that was saved with --save, of which only what needs no rows is tried.
+    Exit codes: 0 a way meets the target, 3 none does.
+
+    \b
+    Examples:
+      empriv advise sales.parquet --database day --individual client_id --query "sum(amount)" \\
+        --target "delta <= 0.05 at 0.1" --save audit.empriv
+      empriv advise audit.empriv --target "delta <= 0.05 at 0.1"
+      empriv advise --config audit.toml
+    """
+    settings = settings_of({}, given)
+    if config is not None and not trust_config:
+        check_trust(config, values_from_file(given))
+    if not settings.files:
+        raise click.UsageError("Missing argument 'FILES...'.")
+    from_file = not settings.query
+    if from_file and (len(settings.files) > 1 or settings.individual or settings.save):
+        raise click.UsageError("Missing option '--query'.")
+    if not from_file and not settings.individual:
+        raise click.UsageError("Missing option '--individual'.")
+    if from_file and write_config is not None:
+        raise click.UsageError("--write-config must be given with the rows: a saved audit does not hold them.")
+    check_targets((settings.json, settings.save, write_config), paths_read(settings))
+    settings.check_known()
+    saved = interruptible(lambda: saved_audit(settings.files[0], settings)) if from_file else None
+    goal = _goal(settings.target or (() if saved is None else tuple(kept.text for kept in saved.targets)))
+    if saved is not None and goal["delta"] is not None:
+        from empriv.auditing.deciding import check_as_strict
+
+        check_as_strict(saved, goal["epsilon"], goal["delta"], settings.presence)
+    stages = ("Collecting and measuring", "Trying ways to publish")
+    bar = bar_of(stages, quiet=settings.silent)
+
+    def work(engine: Any) -> tuple[Any, Advice]:
+        import empriv
+
+        bar.begin(stages[0])
+        audited = audit_of(replace(settings, epsilon=(goal["epsilon"],)), engine) if saved is None else saved
+        bar.begin(stages[1])
+        return audited, empriv.advise(
+            audited, None if from_file else source_of(settings), **goal, presence=settings.presence,
+            granularity=granularity, rng=settings.rng, engine=engine, config=write_config or "advice.toml",
+            saved=settings.files[0] if from_file else settings.save or "audit.empriv",
+        )  # fmt: skip
+
+    with engine_of(limits_of(settings)) as engine:
+        audited, advice = interruptible(lambda: work(engine))
+    bar.pause()
+    if row is not None and row > len(advice.rows):
+        raise click.UsageError(f"--row must be at most {len(advice.rows)}, got {row}.")
+    files = [None if from_file else config_of(settings, action, goal["epsilon"]) for action in advice.rows]
+    if not settings.silent:
+        with printing():
+            _print(advice, saved=from_file or settings.save is not None, rows=not from_file, written=write_config)
+    if settings.save is not None:
+        write_to(settings.save, audited.save)
+    if write_config is not None:
+        write_text(write_config, files[(row or 1) - 1] or "")
+    if settings.json is not None:
+        figures = advice.to_json()
+        rows = [*figures["options"], *([] if figures["classical"] is None else [figures["classical"]])]
+        for figure, file in zip(rows, files, strict=True):
+            figure["config"] = file
+        write_json(settings.json, figures)
+    if advice.best is None:
+        click.get_current_context().exit(POLICY_FAILED)
+
+
+def _goal(targets: tuple[str, ...]) -> dict[str, Any]:
+    """Epsilon, delta and total risk that are to be met."""
+    if not targets:
+        raise click.UsageError("Missing option '--target', such as \"delta <= 0.01 at 0.1\".")
+    try:
+        return goal_of(targets)
+    except InputError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def config_of(settings: Settings, action: Action, epsilon: float) -> str:
+    """The audit.toml with which the command of a row redoes it."""
+    own = tomllib.loads(action.toml)
+    plain = replace(settings, epsilon=(epsilon,), json=None, save=None, report=None)
+    if "query" in own:  # noise will meet the target, not this query by itself
+        plain = replace(plain, target=())
+    if "protocols" not in own:
+        changed: dict[str, Any] = {name: (text,) if name == "query" else text for name, text in own.items()}
+        return to_toml(replace(plain, **changed))
+    protocols = {AS_IT_IS: {"kind": "plain"}, **own["protocols"]}
+    return to_toml(replace(plain, known=plain.known or ("auto",), truth=AS_IT_IS, protocols=protocols))
+
+
+def _print(advice: Advice, *, saved: bool, rows: bool, written: str | None) -> None:
+    """The rows, and the command of each; a row that needs a file says how to have it written."""
+    for line in str(advice).splitlines():
+        click.echo(printable(line))
+    commands: dict[str, list[str]] = {}
+    for place, action in enumerate(advice.rows, start=1):
+        command = as_typed(action.command)
+        if action.toml and not rows:
+            command = "give the files of the rows and --query instead of the saved audit, and --write-config"
+        elif action.toml and written is None:
+            command = f"with --write-config advice.toml --row N, then {command}"
+        commands.setdefault(command, []).append(str(place))
+    click.echo(f"\nWhat does it, by row{'' if saved else ' (after --save audit.empriv)'}:")
+    for command, places in commands.items():
+        click.echo(printable(f"  {', '.join(places)}: {command}"))

@@ -18,8 +18,8 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from empriv.cli.options import F, Separated, options
-from empriv.cli.targets import parse_target
+from empriv.base.targets import Target, parse_target, parse_targets
+from empriv.cli.options import Checked, F, options
 from empriv.errors import InputError
 
 # Kinds of [protocols.NAME]: what each needs, and what it takes besides `query` and `base`.
@@ -44,6 +44,8 @@ PROTOCOL_KEYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 
 
 NOTHING = "nothing"  # of --known: count nothing as known
+KEYS_ONLY = (click.Option(["--component"]), click.Option(["--scope"]))
+"""Keys of audit.toml that no command has as an option."""
 
 
 @dataclass(frozen=True)
@@ -71,14 +73,13 @@ class Settings:
     noun: str = ""
     memory_limit: str | None = None
     timeout: float | None = None
+    in_chunks: bool | None = None
+    checkpoint: str | None = None
     json: str | None = None
     save: str | None = None
     report: str | None = None
     public: bool = False
-    answers: bool = False
-    beside: bool = False
     target: tuple[str, ...] = ()
-    basis: str = "bound"
     presence: str = "both"
     paper: bool = False
     show_ids: bool = False
@@ -96,6 +97,16 @@ class Settings:
         """The query, or the list of several, as `empriv.audit` takes them."""
         return self.query[0] if len(self.query) == 1 else list(self.query)
 
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """What verdicts are asked for."""
+        return parse_targets(self.target, presence=self.presence)
+
+    @property
+    def silent(self) -> bool:
+        """Whether nothing is printed, or the figures alone."""
+        return self.quiet or self.json == "-"
+
     def check_known(self) -> None:
         """Refuse what cannot be known together."""
         if self.paper and set(self.known) - {NOTHING}:
@@ -104,12 +115,6 @@ class Settings:
             from empriv.measuring.given.reader_knowledge import as_said
 
             as_said(self.known)
-
-    def check_comparison(self) -> None:
-        """Refuse what `empriv compare` does not do."""
-        if self.ledger:
-            raise InputError("`ledger` must not be given for a comparison, which is of each protocol alone.")
-        self.check_known()
 
 
 def settings_of(config: Mapping[str, Any], given: Mapping[str, Any]) -> Settings:
@@ -123,6 +128,13 @@ def settings_of(config: Mapping[str, Any], given: Mapping[str, Any]) -> Settings
     tables = dict(values.get("tables", ()))
     own = {"table": tables.pop("")} if "" in tables else {}  # of the source itself
     return Settings(**{**values, **own, "tables": tables})
+
+
+def settings_given(given: Mapping[str, Any]) -> Settings:
+    """Settings of the command that runs now: its options, over the file of its --config."""
+    in_file = click.get_current_context().default_map or {}
+    own = [parameter.name for parameter in KEYS_ONLY]  # click gives a command the keys that are its options
+    return settings_of({key: value for key, value in in_file.items() if key in own}, given)
 
 
 def read_config(path: str | PathLike[str]) -> dict[str, Any]:
@@ -142,7 +154,7 @@ def read_config(path: str | PathLike[str]) -> dict[str, Any]:
     from empriv.cli.audit import audit
     from empriv.cli.compare import compare
 
-    parameters = {parameter.name: parameter for parameter in (*compare.params, *audit.params)}
+    parameters = {parameter.name: parameter for parameter in (*KEYS_ONLY, *compare.params, *audit.params)}
     keys = [setting.name for setting in fields(Settings)]
     checked: dict[str, Any] = {}
     for key, value in content.items():
@@ -201,33 +213,30 @@ def to_toml(settings: Settings) -> str:
     """The text of a file that gives these settings; user and password of a server are for the environment to know."""
     from empriv.collecting.sources import shown_address
 
-    command = "compare" if settings.protocols else "audit"
-    lines = [
-        f"# empriv {command} --config with this file repeats the {'comparison' if settings.protocols else 'audit'}."
-    ]
+    command, noun = ("compare", "comparison") if settings.protocols else ("audit", "audit")
+    lines = [f"# empriv {command} --config with this file repeats the {noun}."]
     shown = tuple(map(shown_address, settings.files))
     if shown != settings.files:
-        lines.append(
-            "# Who reads is not written down: PGUSER and PGPASSWORD, a file .pgpass or a service tell the server."
-        )
-    settings = replace(
-        settings, files=shown, tables={name: shown_address(table) for name, table in settings.tables.items()}
-    )
+        lines.append("# Credentials are not saved: set PGUSER and PGPASSWORD, or use .pgpass or a service.")
+    settings = replace(settings, files=shown)
     left_out = ("tables", "protocols") if settings.protocols else ("tables", *_COMPARING)
     for setting in fields(settings):
         value = getattr(settings, setting.name)
         if setting.name not in left_out and value is not None and value != ():
             lines.append(f"{setting.name} = {toml_text(settings.asked if setting.name == 'query' else value)}")
-    if settings.tables:
-        lines += [
-            "",
-            "[tables]",
-            *(f"{toml_text(name)} = {toml_text(table)}" for name, table in settings.tables.items()),
-        ]
-    for name, protocol in settings.protocols.items():
-        own = (f"{key} = {toml_text(value)}" for key, value in protocol.items())
-        lines += ["", f"[protocols.{toml_text(name)}]", *own]
-    return "\n".join(lines) + "\n"
+    tables = {name: shown_address(table) for name, table in settings.tables.items()}
+    sections = {"tables": tables} if tables else {}
+    sections |= {f"protocols.{toml_text(name)}": dict(table) for name, table in settings.protocols.items()}
+    for section, values in sections.items():
+        quoted = section == "tables"  # names that somebody chose, unlike the keys of a protocol
+        lines += ["", f"[{section}]"]
+        lines += [f"{toml_text(key) if quoted else key} = {toml_text(value)}" for key, value in values.items()]
+    text = "\n".join(lines) + "\n"
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InputError("audit.toml must hold names that are Unicode, got one that is not.") from None
+    return text
 
 
 def toml_text(value: Any) -> str:
@@ -242,8 +251,9 @@ def toml_text(value: Any) -> str:
 
 def _value(parameter: click.Parameter, value: Any) -> Any:
     """A value of the file as the option takes it; it must be of the option's own kind: the text "5" is not a number."""
-    kinds, rule = _KINDS.get(parameter.type.name, ((str,), "a text"))
-    several = getattr(parameter, "multiple", False) or parameter.nargs == -1 or isinstance(parameter.type, Separated)
+    own = parameter.type
+    kinds, rule = (own.kinds, own.rule) if isinstance(own, Checked) else _KINDS.get(own.name, ((str,), "a text"))
+    several = getattr(parameter, "multiple", False) or parameter.nargs == -1 or getattr(own, "several", False)
     if parameter.name == "tables":
         if not isinstance(value, dict):
             raise InputError(f"`tables` must be a table of names and paths, got {type(value).__name__}.")
@@ -302,9 +312,6 @@ def _nearest(word: str, known: Collection[str], all_of_them: str) -> str:
 _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "boolean": ((bool,), "true or false"),
     "integer range": ((int,), "an integer"),
-    "seconds": ((int, float), "a number of seconds above 0, up to a million"),
-    "share": ((int, float), "a number between 0 and 1"),
-    "epsilons": ((int, float), "numbers of at least 0, and at least one number"),
 }
-"""What a TOML value of an option's type must be, by the type's name; a text for all others."""
+"""What a TOML value of one of click's own types must be, by the type's name; a text for all others."""
 _COMPARING = ("truth", "draws", "rng", "protocols")  # keys of `empriv compare` alone

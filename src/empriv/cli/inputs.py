@@ -1,14 +1,16 @@
-"""What a command reads: sources, saved audits, the ledger; and where it may write."""
+"""What a command reads: sources, audits, the ledger, a file that is not its user's own; and where it may write."""
 
 from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from empriv.cli.config import Settings
+from empriv.cli.config import Settings, toml_text
 from empriv.errors import InputError, SourceError
 
 if TYPE_CHECKING:
@@ -16,17 +18,50 @@ if TYPE_CHECKING:
     from empriv.collecting.sources import Unidentified
 
 
-def load_audit(path: str, epsilons: tuple[float, ...]) -> Audit:
-    """A saved audit, or an audit of saved results."""
+def audit_of(settings: Settings, engine: Any) -> Audit:
+    """The audit that settings ask for."""
     import empriv
-    from empriv.base.storage import kind_of
+    from empriv.auditing.in_chunks import KEEP
+    from empriv.ledger import Ledger
 
-    if kind_of(path) == "scan":
-        raise InputError("SAVED must hold an audit or results, got a scan. Hint: `empriv show` takes it.")
+    audited = empriv.audit(
+        source_of(settings), settings.asked, epsilon=settings.epsilon, density=density_from_name(settings.density),
+        component=settings.component, known=settings.known or "auto", unit=settings.unit, noun=settings.noun,
+        paper=settings.paper, scope=settings.scope, engine=engine, target=settings.target,
+        in_chunks=settings.in_chunks, checkpoint=settings.checkpoint, keep=max(KEEP, settings.top),
+        # it must exist, so that a wrong path does not make a new, empty one
+        ledger=None if settings.ledger is None else Ledger(settings.ledger, create=False),
+        progress=False if settings.quiet else None, notice=unsaid if settings.quiet else None,
+    )  # fmt: skip
+    audited = replace(audited, targets=settings.targets)
+    return audited if settings.times is None else audited.repeated(settings.times)
+
+
+def saved_audit(path: str, settings: Settings) -> Audit:
+    """A saved audit, or an audit of saved results, as it is asked about now."""
+    import empriv
+
     saved = empriv.load(path)
     if not isinstance(saved, empriv.Audit | empriv.Results):
         raise InputError("SAVED must hold an audit or results, got noise. Hint: `empriv release` takes it.")
-    return empriv.audit(saved, epsilon=epsilons) if isinstance(saved, empriv.Results) else saved
+    audited = empriv.audit(saved, epsilon=settings.epsilon) if isinstance(saved, empriv.Results) else saved
+    audited = replace(audited, unit=settings.unit or audited.unit, noun=settings.noun or audited.noun)
+    return audited if settings.times is None else audited.repeated(settings.times)
+
+
+def saved_noise(path: str, name: str) -> Any:
+    """Noise from a file that an argument of this name gave."""
+    import empriv
+
+    saved = empriv.load(path)
+    if not isinstance(saved, empriv.Noise | empriv.TableNoise):
+        raise InputError(f"{name} must be a file that `empriv noise --save` wrote, got a different one.")
+    return saved
+
+
+def unsaid(sentence: str) -> None:
+    """No notice about long runs if nothing is to be printed."""
+    del sentence
 
 
 def density_from_name(name: str) -> Any:
@@ -36,33 +71,24 @@ def density_from_name(name: str) -> Any:
     return density_from_text(name)
 
 
-def ledger_of(settings: Settings) -> Any:
-    """The ledger, None if there is none; it must exist, so that a wrong path does not make a new, empty one."""
-    if settings.ledger is None:
-        return None
-    from empriv.ledger import Ledger
-
-    return Ledger(settings.ledger, create=False)
-
-
 def source_of(settings: Settings) -> Any:
     """The databases that files and options describe."""
     from empriv.collecting import databases, subsamples
 
-    drawn = settings.subsamples is not None
-    if drawn and settings.database is not None:
+    if settings.subsamples is not None and settings.database is not None:
         raise InputError("`subsamples` must not be given with `database`: databases are drawn, or they are there.")
-    if settings.fraction is not None and not drawn:
+    if settings.fraction is not None and settings.subsamples is None:
         raise InputError("`fraction` must be given with `subsamples`, which says how many databases are drawn.")
-    tables = _existing(settings)
     rows: dict[str, Any] = {
         "individual": settings.individual, "tables": settings.tables, "timezone": settings.timezone,
         "unidentified": cast("Unidentified", settings.unidentified),
     }  # fmt: skip
     if settings.subsamples is not None:
-        return subsamples(_joined(tables), count=settings.subsamples, fraction=settings.fraction or 0.5, **rows)
+        share = settings.fraction or 0.5
+        return subsamples(one_table(settings), count=settings.subsamples, fraction=share, **rows)
     if settings.database is not None:
-        return databases(_joined(tables), database=settings.database, **rows)
+        return databases(one_table(settings), database=settings.database, **rows)
+    _existing(settings)
     source = [file for text in settings.files for file in _expanded(text)]
     if len(source) == 1:
         raise InputError(
@@ -73,8 +99,16 @@ def source_of(settings: Settings) -> Any:
 
 
 def one_table(settings: Settings) -> Any:
-    """The table that files and options describe, not cut into databases."""
-    return _joined(_existing(settings))
+    """The one table that files and options describe, not cut into databases."""
+    from empriv.collecting.sources import Files
+
+    tables = _existing(settings)
+    if len(tables) == 1:
+        return tables[0]
+    files = [table for table in tables if isinstance(table, Files)]
+    if len(files) < len(tables) or len({table.kind for table in files}) > 1:
+        raise InputError("FILES that make one table must be of one kind, all Parquet, all CSV or all JSON.")
+    return Files(tuple(path for table in files for path in table.paths), files[0].kind)
 
 
 def _existing(settings: Settings) -> list[Any]:
@@ -84,20 +118,10 @@ def _existing(settings: Settings) -> list[Any]:
     # What cannot be a source is refused as such, whether it exists or not.
     tables = [table_of(chosen(text, settings.table, settings.sql)) for text in settings.files]
     for text in (*settings.files, *settings.tables.values()):
-        _check_exists(text)
+        path = text.partition("::")[0]
+        if _is_path(text) and not (Path(path).exists() or _matches(path)):
+            raise SourceError(f"The file must {'match a file' if glob.has_magic(path) else 'exist'}, got {path!r}.")
     return tables
-
-
-def _joined(tables: Sequence[Any]) -> Any:
-    """Several files as one table."""
-    from empriv.collecting.sources import Files
-
-    if len(tables) == 1:
-        return tables[0]
-    files = [table for table in tables if isinstance(table, Files)]
-    if len(files) < len(tables) or len({table.kind for table in files}) > 1:
-        raise InputError("FILES that make one table must be of one kind, all Parquet, all CSV or all JSON.")
-    return Files(tuple(path for table in files for path in table.paths), files[0].kind)
 
 
 def paths_read(settings: Settings) -> list[str]:
@@ -106,48 +130,35 @@ def paths_read(settings: Settings) -> list[str]:
     return [path.partition("::")[0] for text in texts for path in _expanded(text)]
 
 
-def check_targets(paths: Sequence[str | None], read: Sequence[str]) -> None:
+def check_targets(paths: Sequence[str | None], read: Sequence[str | None]) -> None:
     """Refuse, before any work, output paths that cannot be written, that are read, or that are given twice."""
     from empriv.base.storage import file_path
 
     files = [path for path in paths if path is not None and path != "-"]
     if len({os.path.realpath(file_path(path)) for path in files}) < len(files):
         raise InputError("Output must go to different files, got one path twice.")
+    sources = [Path(path) for path in read if path is not None and Path(path).exists()]
     for path in files:
-        _check_target(path, read)
+        target = Path(path)
+        if target.exists() and not target.is_file():
+            raise InputError(f"Output must go to a file, got {path!r}, which is not one.")
+        if not target.parent.is_dir():
+            raise InputError(f"Output must go to a directory that exists, got {path!r}.")
+        if not os.access(target.parent, os.W_OK):
+            raise InputError(f"Output must go to a directory that can be written, got {path!r}.")
+        if target.exists() and any(target.samefile(source) for source in sources):
+            raise InputError(f"Output must not replace what is read, got {path!r}.")
 
 
-def beside_report(report: str | None, *, everything: bool) -> list[str]:
-    """Files that are written beside a report: the key to its pseudonyms, and what ``--beside`` asks for."""
-    endings = [".key.json", *((".json", ".individuals.parquet", ".toml") if everything else ())]
-    return [] if report in (None, "-") else [str(Path(str(report)).with_suffix(ending)) for ending in endings]
-
-
-def _check_target(path: str, read: Sequence[str]) -> None:
-    target = Path(path)
-    if target.exists() and not target.is_file():
-        raise InputError(f"Output must go to a file, got {path!r}, which is not one.")
-    if not target.parent.is_dir():
-        raise InputError(f"Output must go to a directory that exists, got {path!r}.")
-    if not os.access(target.parent, os.W_OK):
-        raise InputError(f"Output must go to a directory that can be written, got {path!r}.")
-    if target.exists() and any(target.samefile(source) for source in read if Path(source).exists()):
-        raise InputError(f"Output must not replace what is read, got {path!r}.")
+def key_of(report: str | None) -> list[str]:
+    """The key to the pseudonyms of a report, which is written beside it."""
+    return [] if report in (None, "-") else [str(Path(str(report)).with_suffix(".key.json"))]
 
 
 def _is_path(text: str) -> bool:
     from empriv.collecting.sources import is_sql
 
     return "://" not in text and not is_sql(text)
-
-
-def _check_exists(text: str) -> None:
-    if not _is_path(text):
-        return
-    path = text.partition("::")[0]
-    if not (Path(path).exists() or _matches(path)):
-        kind = "match a file" if glob.has_magic(path) else "exist"
-        raise SourceError(f"The file must {kind}, got {path!r}.")
 
 
 def _expanded(text: str) -> list[str]:
@@ -160,3 +171,90 @@ def _expanded(text: str) -> list[str]:
 def _matches(pattern: str) -> list[str]:
     # Not Path.glob, which takes no absolute pattern.
     return sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207
+
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|~")  # a URL, a drive, or somebody's home
+_WRITTEN = ("json", "save", "report", "ledger", "checkpoint")
+_SHOWN = 300
+
+
+def check_trust(config: str, settings: Mapping[str, Any]) -> None:
+    """Refuse settings of a file that is not trusted, if they are SQL sources or lead out of the file's folder.
+
+    Parameters
+    ----------
+    config : path of the file
+    settings : those that come from the file, and not from the command line
+    """
+    reasons = list(_reasons(Path(config).parent.resolve(), settings))
+    if reasons:
+        lines = "".join(f"\n  {key} = {_shown(value)}: {why}" for key, value, why in reasons)
+        raise InputError(
+            f"{Path(config).name} must be trusted before it is used: it names more than files in its own "
+            f"folder.{lines}\nHint: if you trust whoever wrote this, run it again with --trust-config, which holds for "
+            "one run. What you write on the command line yourself needs no trust."
+        )
+
+
+def needs_trust(config: str, settings: Mapping[str, Any]) -> bool:
+    """Whether a file with these settings would have to be trusted."""
+    return any(_reasons(Path(config).parent.resolve(), settings))
+
+
+def _reasons(folder: Path, settings: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Keys, values and why they need trust."""
+    from empriv.collecting.sql.allowlist import reads_tables
+
+    tables = dict(settings.get("tables", ()))
+    own = {"table": tables.pop("", None), "sql": settings.get("sql")}
+    sources = [("files", text, own) for text in settings.get("files", ())]
+    sources += [(f"tables.{toml_text(name)}", text, {}) for name, text in tables.items()]
+    for key, text, of_source in sources:
+        why = _why_not_source(folder, text, **of_source)
+        if why is not None:
+            yield key, text, why
+    database = settings.get("database")
+    if database is not None and reads_tables(database):
+        yield "database", database, "SQL that reads more than the row"
+    paths = [(key, settings.get(key)) for key in _WRITTEN]
+    paths += [(f"protocols.{name}.noise", table.get("noise")) for name, table in settings.get("protocols", {}).items()]
+    for key, path in paths:
+        if path not in (None, "-") and not _inside(folder, str(path)):
+            yield key, str(path), "outside the file's folder"
+
+
+def _why_not_source(folder: Path, text: str, table: str | None = None, sql: str | None = None) -> str | None:
+    from empriv.collecting.sources import Connected, Files, Select, Stored, chosen, is_address, table_of
+
+    if is_address(text):
+        return "a database server"
+    try:
+        source = table_of(chosen(text, table, sql))
+    except (InputError, SourceError):
+        return None  # refused later with its own message; nothing is read
+    if isinstance(source, Connected):
+        return None if _inside(folder, source.address.text) else "outside the file's folder"
+    if isinstance(source, Select):
+        return "SQL, which can read any file"
+    if isinstance(source, Stored):
+        return "a DuckDB file, whose views can read any file"
+    assert isinstance(source, Files)
+    return None if all(_inside(folder, path) for path in source.paths) else "outside the file's folder"
+
+
+def _inside(folder: Path, text: str) -> bool:
+    """Whether a path or glob stays inside a folder, symbolic links included."""
+    parts = Path(text).parts
+    if _SCHEME.match(text) or "\0" in text or Path(text).is_absolute() or ".." in parts:
+        return False
+    # The part before the first * must be inside, even if nothing matches yet.
+    plain = next((place for place, part in enumerate(parts) if glob.has_magic(part)), len(parts))
+    reached = [text, str(Path(*parts[:plain])), *glob.iglob(text, recursive=True, include_hidden=True)]  # noqa: PTH207
+    return all(Path(path).resolve().is_relative_to(folder) for path in reached)
+
+
+def _shown(text: str) -> str:
+    from empriv.collecting.sources import shown_address
+
+    quoted = toml_text(shown_address(text))  # on one line: a line break in it cannot forge a line of this message
+    return quoted if len(quoted) <= _SHOWN else f"{quoted[:_SHOWN]} ... and {len(quoted) - _SHOWN:,} more characters"

@@ -1,49 +1,41 @@
 """``empriv ledger``: make, read, verify and export a ledger of releases.
 
-Parsing and printing only; `empriv.ledger` is imported inside commands. Documented in docs/ledger.md.
+Parsing and printing only; `empriv.ledger` is imported inside commands. Documented in docs/again.md.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from empriv.cli.inputs import check_targets
-from empriv.cli.output import POLICY_FAILED
+from empriv.cli.options import options
+from empriv.cli.running import POLICY_FAILED, write_json
+from empriv.cli.terminal import printable
 from empriv.errors import InputError
 
 if TYPE_CHECKING:
     from empriv.ledger import Entry, Figures, Ledger, Policy
-    from empriv.ledger.spending import Remaining
-
-F = TypeVar("F", bound=Callable[..., Any])
+    from empriv.ledger.budget import Remaining
 
 _path = click.argument("path", metavar="LEDGER")
 _json = click.option("--json", metavar="PATH", help="Write this as JSON; - prints it instead.")
 
 
-def _limits(command: F) -> F:
-    """The options that make a policy."""
-    for option in (
-        click.option(
-            "--window",
-            metavar="W",
-            help="365d or 52: --delta and --total-risk hold for all releases from so many days of databases, or for so "
-            "many releases in a row.",
-        ),
-        click.option(
-            "--queries", type=click.IntRange(min=1), metavar="N", help="How many different queries are allowed."
-        ),
-        click.option("--total-risk", type=float, metavar="R", help="Limit on their total risk together, at --epsilon."),
-        click.option("--delta", type=float, metavar="D", help="Limit on their delta together, at --epsilon."),
-        click.option("--epsilon", type=float, metavar="E", help="The epsilon of --delta and --total-risk."),
-    ):
-        command = option(command)
-    return command
+_limits = options(
+    click.option("--epsilon", type=float, metavar="E", help="The epsilon of --delta and --total-risk."),
+    click.option("--delta", type=float, metavar="D", help="Limit on their delta together, at --epsilon."),
+    click.option("--total-risk", type=float, metavar="R", help="Limit on their total risk together, at --epsilon."),
+    click.option("--queries", type=click.IntRange(min=1), metavar="N", help="How many different queries are allowed."),
+    click.option(
+        "--window", metavar="W",
+        help="365d or 52: --delta and --total-risk hold for all releases from so many days of databases, or for so "
+        "many releases in a row.",
+    ),
+)  # fmt: skip
 
 
 @click.group()
@@ -107,10 +99,8 @@ def list_entries(path: str, json: str | None) -> None:
     check_targets((json,), (path,))
     entries = _open(path).entries()
     if json is not None:
-        _write(json, [_facts(entry) for entry in entries])
-    if json == "-":
-        return
-    for entry in entries:
+        write_json(json, [asdict(entry) for entry in entries])
+    for entry in entries if json != "-" else ():
         for line in _lines(entry):
             _say(line)
 
@@ -128,17 +118,10 @@ def left(path: str, json: str | None) -> None:
     check_targets((json,), (path,))
     rest = _open(path).left()
     if json is not None:
-        _write(
-            json,
-            {
-                "window": rest.window, "releases": rest.releases, "more": rest.more, "in_one_window": rest.in_one,
-                "epsilon": rest.spent.epsilon, "delta": rest.spent.delta, "total_risk": rest.spent.total_risk,
-                "limits": rest.limits.to_json(),
-            },
-        )  # fmt: skip
-    if json == "-":
-        return
-    for line in left_words(rest):
+        spent = {"epsilon": rest.spent.epsilon, "delta": rest.spent.delta, "total_risk": rest.spent.total_risk}
+        fits = {"window": rest.window, "releases": rest.releases, "more": rest.more, "in_one_window": rest.in_one}
+        write_json(json, {**fits, **spent, "limits": rest.limits.to_json()})
+    for line in left_words(rest) if json != "-" else ():
         _say(line)
 
 
@@ -165,7 +148,8 @@ def verify(path: str, head: str | None, json: str | None) -> None:
     checked = _open(path).verify(noted)
     if json is not None:
         end = None if checked.head is None else str(checked.head)
-        _write(json, {"intact": checked.intact, "count": checked.count, "head": end, "faults": list(checked.faults)})
+        found = {"intact": checked.intact, "count": checked.count, "head": end, "faults": list(checked.faults)}
+        write_json(json, found)
     if json != "-":
         for fault in checked.faults:
             click.secho(fault, fg="red", bold=True)
@@ -235,10 +219,11 @@ def policy_words(policy: Policy) -> str:
         if limit is not None
     ]
     if policy.window is not None:
-        from empriv.ledger.windows import window_of
+        from empriv.ledger.values import window_of
 
         window = window_of(policy.window)
-        span = f"all releases from {window.words}" if window.days else f"any {window.words} in a row"
+        several = f"any {window.words} in a row" if window.length > 1 else "each release alone"
+        span = f"all releases from {window.words}" if window.days else several
         parts = [f"{' and '.join(parts)} for {span}"]
     if policy.queries is not None:
         parts.append(f"at most {policy.queries:,} {'query' if policy.queries == 1 else 'queries'}")
@@ -267,6 +252,9 @@ def _lines(entry: Entry) -> list[str]:
     ]
     if entry.verified is not None:
         lines.append(f"      {entry.verified}")
+    if entry.review is not None:
+        said = entry.review
+        lines.append(f"      {said.outcome} by {said.checker}, {said.role}, on {said.time[:10]}: {said.reason}")
     if entry.joint is not None:
         earlier = ", ".join(map(str, entry.joint.entries)) or "none"
         lines.append(f"      together with entries {earlier}: {figures_words(entry.joint)}")
@@ -282,28 +270,7 @@ def figures_words(figures: Figures) -> str:
     return f"{figures_text or 'no figures'} at epsilon {figures.epsilon:g}"
 
 
-def _facts(entry: Entry) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    return asdict(entry)
-
-
-def _write(path: str, value: Any) -> None:
-    text = json.dumps(value, indent=2, ensure_ascii=True, allow_nan=False) + "\n"
-    if path == "-":
-        click.echo(text, nl=False)
-        return
-    from empriv.base.storage import write_atomically
-
-    try:
-        write_atomically(path, text.encode())
-    except OSError as error:
-        raise InputError(f"Output must go to a file that can be written, got {path!r}: {error.strerror}.") from None
-
-
 def _say(line: str) -> None:
-    from empriv.cli.terminal import printable
-
     click.echo(printable(line))
 
 

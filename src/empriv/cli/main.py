@@ -17,13 +17,11 @@ from typing import Any, NoReturn
 import click
 
 from empriv.base.scratch import orderly_exit
-from empriv.cli.hints import with_options
-from empriv.cli.output import DONE, ERROR, INTERRUPTED, USAGE
-from empriv.cli.running import WORKER
-from empriv.cli.terminal import printable
+from empriv.cli.running import DONE, ERROR, INTERRUPTED, USAGE, WORKER
+from empriv.cli.terminal import printable, with_options
 from empriv.errors import EmprivError
 
-# Each command is the function of this name in the module of this name, with its line in the help.
+# Each command is the function of this name, with its line in the help.
 COMMANDS = {
     "advise": "Try ways to publish an answer, and rank those that meet a target.",
     "app": "Open a desk in the browser, for those who write no code.",
@@ -37,10 +35,13 @@ COMMANDS = {
     "ledger": "Remember what was released.",
     "noise": "Design the noise that makes a saved audit private enough.",
     "release": "Release one answer with saved noise.",
-    "scan": "Audit a query on a table larger than memory.",
-    "show": "Show a saved audit or scan.",
+    "show": "Show a saved audit.",
 }
-_ROOMS = {"app": "empriv.app.command"}  # the app is a room above this one
+# Where a command is that has no module of its name; the app is a room above this one.
+_MODULES = {
+    "advise": "empriv.cli.compare", "app": "empriv.app.command", "demo": "empriv.cli.audit",
+    "explain": "empriv.cli.check", "init": "empriv.cli.check", "show": "empriv.cli.audit",
+}  # fmt: skip
 
 
 class Commands(click.Group):
@@ -103,7 +104,7 @@ class LazyCommands(Commands):
 
 
 def _loaded(name: str) -> click.Command:
-    command: click.Command = getattr(import_module(_ROOMS.get(name, f"empriv.cli.{name}")), name)
+    command: click.Command = getattr(import_module(_MODULES.get(name, f"empriv.cli.{name}")), name)
     return command
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from empriv.cli.targets import parse_target
+from empriv.base.targets import PRESENCES, parse_target
 from empriv.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,104 +18,100 @@ else:
 
 F = TypeVar("F", bound=Callable[..., Any])
 UNIDENTIFIED = ("error", "keep", "drop")
-BASES = ("bound", "estimate")
-PRESENCES = ("both", "random")
 
 
-class Separated(ParamType):
-    """Several values in one text, separated by commas; or a list of them, from a file."""
+class Checked(ParamType):
+    """A value that a function checks.
 
-    name = "columns"
+    ``check`` takes a text, or what it has made of one already, and raises an InputError; ``kinds`` and ``rule`` say
+    what a file may hold; with ``several`` a file may hold a list, as one text does here.
+    """
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[Any, ...]:
-        columns = tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else tuple(value)
-        if not all(columns):
-            self.fail(f"must be a column, or several separated by commas, got {value!r}.", param, ctx)
-        return columns
+    def __init__(
+        self, name: str, check: Callable[[Any], Any], kinds: tuple[type, ...] = (str,), rule: str = "a text", *,
+        several: bool = False,
+    ) -> None:  # fmt: skip
+        self.name, self._check, self.kinds, self.rule, self.several = name, check, kinds, rule, several
 
-
-class Epsilons(Separated):
-    """Epsilons, each finite and at least 0."""
-
-    name = "epsilons"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[Any, ...]:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
-            epsilons = tuple(float(part) for part in (value.split(",") if isinstance(value, str) else value))
-        except ValueError:
-            self.fail(f"must be numbers of at least 0, separated by commas, got {value!r}.", param, ctx)
-        for epsilon in epsilons:
-            if not (math.isfinite(epsilon) and epsilon >= 0):
-                self.fail(f"must be numbers of at least 0, got {epsilon:g}.", param, ctx)
-        return epsilons
+            return self._check(value)
+        except InputError as error:
+            self.fail(str(error), param, ctx)
 
 
-class Between(ParamType):
+def _columns(value: Any) -> tuple[Any, ...]:
+    columns = tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else tuple(value)
+    if not all(columns):
+        raise InputError(f"must be a column, or several separated by commas, got {value!r}.")
+    return columns
+
+
+def _epsilons(value: Any) -> tuple[float, ...]:
+    try:
+        epsilons = tuple(float(part) for part in (value.split(",") if isinstance(value, str) else value))
+    except ValueError:
+        raise InputError(f"must be numbers of at least 0, separated by commas, got {value!r}.") from None
+    for epsilon in epsilons:
+        if not (math.isfinite(epsilon) and epsilon >= 0):
+            raise InputError(f"must be numbers of at least 0, got {epsilon:g}.")
+    return epsilons
+
+
+def _table(value: Any) -> tuple[str, str]:
+    """NAME=PATH as a pair; a table of the source itself as a pair of nothing and its name."""
+    if isinstance(value, str) and value and "=" not in value:
+        return "", value
+    name, _, path = value.partition("=") if isinstance(value, str) else (value[0], "=", value[1])
+    if not path or (not name and isinstance(value, str)):
+        raise InputError("must be a table of the source, or read NAME=PATH for another.")
+    return name, path
+
+
+def _target(value: str) -> str:
+    parse_target(value)
+    return value
+
+
+def _unit(value: str) -> str:
+    from empriv.base.arguments import unit_name
+
+    return unit_name(value)
+
+
+def _noun(value: str) -> str:
+    from empriv.base.arguments import noun_name
+
+    return noun_name(value)
+
+
+def _between(name: str, rule: str, limit: float) -> Checked:
     """A number above 0 and below a limit; ``rule`` says so."""
 
-    def __init__(self, name: str, rule: str, limit: float) -> None:
-        self.name, self._rule, self._limit = name, rule, limit
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    def check(value: Any) -> float:
         try:
             number = float(value)
         except ValueError:
             number = math.nan
-        if not 0 < number < self._limit:
-            self.fail(f"must be {self._rule}, got {value!r}.", param, ctx)
+        if not 0 < number < limit:
+            raise InputError(f"must be {rule}, got {value!r}.")
         return number
 
-
-SECONDS = Between("seconds", "a number of seconds above 0, up to a million", 1e6)
-SHARE = Between("share", "a number between 0 and 1", 1.0)
+    return Checked(name, check, (int, float), rule)
 
 
-class NamedPath(ParamType):
-    """NAME=PATH as a pair; a name alone, which is a table of the source, as one of nothing and the name; or a pair."""
-
-    name = "table"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
-        if isinstance(value, str) and value and "=" not in value:
-            return "", value
-        name, _, path = value.partition("=") if isinstance(value, str) else (value[0], "=", value[1])
-        if not path or (not name and isinstance(value, str)):
-            self.fail("must be a table of the source, or read NAME=PATH for another.", param, ctx)
-        return name, path
-
-
-class Sentence(ParamType):
-    """A text that a parser understands, such as a target."""
-
-    name = "sentence"
-
-    def __init__(self, parse: Callable[[str], Any]) -> None:
-        self._parse = parse
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        try:
-            self._parse(value)
-        except InputError as error:
-            self.fail(str(error), param, ctx)
-        return str(value)
-
-
-class ShortName(ParamType):
-    """A unit or a noun, as `empriv.audit` takes it."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        from empriv.base.arguments import noun_name, unit_name
-
-        try:
-            return unit_name(value) if self.name == "unit" else noun_name(value)
-        except InputError as error:
-            self.fail(str(error), param, ctx)
+COLUMNS = Checked("columns", _columns, several=True)
+EPSILONS = Checked("epsilons", _epsilons, (int, float), "numbers of at least 0, and at least one number", several=True)
+TABLE = Checked("table", _table)
+TARGET = Checked("target", _target)
+UNIT, NOUN = Checked("unit", _unit), Checked("noun", _noun)
+SECONDS = _between("seconds", "a number of seconds above 0, up to a million", 1e6)
+SHARE = _between("share", "a number between 0 and 1", 1.0)
 
 
 def options(*several: Callable[[F], F]) -> Callable[[F], F]:
+    """Several options as one decorator."""
+
     def add(command: F) -> F:
         for option in reversed(several):
             command = option(command)
@@ -125,17 +121,13 @@ def options(*several: Callable[[F], F]) -> Callable[[F], F]:
 
 
 epsilon_option = click.option(
-    "--epsilon",
-    type=Epsilons(),
-    metavar="E[,E...]",
+    "--epsilon", type=EPSILONS, metavar="E[,E...]",
     help="Epsilons to report. [default: those of --target, or 0.05,0.1,0.2]",
-)
+)  # fmt: skip
 times_option = click.option(
-    "--times",
-    type=click.IntRange(min=1),
-    metavar="N",
+    "--times", type=click.IntRange(min=1), metavar="N",
     help="Figures and targets of N publications, each from a database of its own. [default: 1]",
-)
+)  # fmt: skip
 json_option = click.option(
     "--json", metavar="PATH", help="Write the figures, without identifiers; - prints them instead of the summary."
 )
@@ -145,31 +137,26 @@ show_ids_option = click.option(
 top_option = click.option(
     "--top", type=click.IntRange(min=0), metavar="N", help="How many individuals to list. [default: 3]"
 )
-target_options = options(
-    click.option(
-        "--target",
-        multiple=True,
-        type=Sentence(parse_target),
-        metavar="TARGET",
-        help='Give a verdict on it, such as "delta <= 0.01 at 0.1" or "total_risk <= 0.05 at 0.1": exit with code 3 '
-        "if it fails, 4 if it is unresolved. May be repeated.",
-    ),
-    click.option(
-        "--basis",
-        type=click.Choice(BASES),
-        help="What decides a verdict: the upper bound, or the estimate, as in the paper. [default: bound]",
-    ),
-    click.option(
-        "--presence",
-        type=click.Choice(PRESENCES),
-        help="What a target is held against: a random database, as in the paper, and what people did on the days that "
-        "they were in; or a random database alone. [default: both]",
-    ),
-)
+presence_option = click.option(
+    "--presence", type=click.Choice(PRESENCES),
+    help="What a target is held against: a random database, as in the paper, and what people did on the days that "
+    "they were in; or a random database alone. [default: both]",
+)  # fmt: skip
+target_option = click.option(
+    "--target", multiple=True, type=TARGET, metavar="TARGET",
+    help='Give a verdict on it, such as "delta <= 0.01 at 0.1" or "total_risk <= 0.05 at 0.1": exit with code 3 if it '
+    "fails, 4 if it is unresolved. May be repeated.",
+)  # fmt: skip
+target_options = options(target_option, presence_option)
+goal_option = click.option(
+    "--target", multiple=True, type=TARGET, metavar="TARGET",
+    help='What is to be met, such as "delta <= 0.01 at 0.1": the least error that meets it comes first; exit with '
+    "code 3 if nothing does. One of delta and one of total_risk, at one epsilon.",
+)  # fmt: skip
 unit_option = options(
-    click.option("--unit", type=ShortName("unit"), metavar="UNIT", help="Unit of the answer, such as min or €."),
+    click.option("--unit", type=UNIT, metavar="UNIT", help="Unit of the answer, such as min or €."),
     click.option(
-        "--noun", type=ShortName("noun"), metavar="NOUN",
+        "--noun", type=NOUN, metavar="NOUN",
         help="What an individual is called, such as aircraft. [default: by the column that identifies it]",
     ),
 )  # fmt: skip
@@ -177,28 +164,32 @@ limit_options = options(
     click.option("--memory-limit", metavar="SIZE", help="Such as 2GB: beyond it the engine writes to disk."),
     click.option("--timeout", type=SECONDS, metavar="SECONDS", help="How long the query may take. [default: no limit]"),
 )
-estimate_option = click.option(
-    "--estimate", is_flag=True,
-    help="Say what an audit would take, rows, memory and seconds, from a small sample; run nothing.",
+chunk_options = options(
+    click.option(
+        "--in-chunks/--in-memory", default=None,
+        help="Measure people in chunks, keep the most exposed and total the others; or hold all results in memory. "
+        "[default: in chunks where they do not fit in memory or within --memory-limit]",
+    ),
+    click.option(
+        "--checkpoint", metavar="PATH",
+        help="In chunks: save progress in this file, and continue from it when run again.",
+    ),
 )  # fmt: skip
 quiet_option = click.option("--quiet/--no-quiet", "-q", default=None, help="Print nothing; only the exit code matters.")
 verbose_option = click.option(
-    "--verbose/--no-verbose", "-v", default=None,
-    help="Also print reasons, notes, a chart, and what the figures rest on.",
-)  # fmt: skip
+    "--verbose/--no-verbose", "-v", default=None, help="Also print reasons, notes, and what the figures rest on."
+)
 source_options = options(
     click.argument("files", nargs=-1, metavar="[FILES|postgresql://...]..."),
     click.option(
-        "--database",
-        metavar="EXPR",
+        "--database", metavar="EXPR",
         help="Column or SQL expression that says which database a row is in. Without it, each file is one database.",
     ),
     click.option(
-        "--individual", type=Separated(), metavar="COL[,COL]",
-        help="Column that says whom a row belongs to, or several.",
+        "--individual", type=COLUMNS, metavar="COL[,COL]", help="Column that says whom a row belongs to, or several."
     ),
     click.option(
-        "--table", "tables", multiple=True, type=NamedPath(), metavar="TABLE|NAME=PATH",
+        "--table", "tables", multiple=True, type=TABLE, metavar="TABLE|NAME=PATH",
         help="Which table of a PostgreSQL server or a database file is read; NAME=PATH is another table that the query "
         "joins. May be repeated.",
     ),
@@ -226,21 +217,24 @@ query_option = click.option(
     "--query", metavar="SQL", help="SELECT ... FROM data, or an expression such as avg(amount)."
 )
 queries_option = click.option(
-    "--query",
-    multiple=True,
-    metavar="SQL",
+    "--query", multiple=True, metavar="SQL",
     help="SELECT ... FROM data, or an expression such as avg(amount). Repeated: all of them are released together.",
-)
+)  # fmt: skip
+density_option = click.option(
+    "--density", metavar="NAME",
+    help="laplace, gaussian, logistic, epanechnikov or student, with :RULE or :BANDWIDTH (laplace:one-se, "
+    "gaussian:0.5); variable:KERNEL (variable:gaussian); ecdf; best. [default: laplace:one-se]",
+)  # fmt: skip
 
 
 def _each_known(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
-    """Everything that is known, one by one; commas inside parentheses or quotes belong to SQL."""
+    """Everything that is known, one by one."""
     del ctx, param
     return tuple(part for text in given for part in split_at_commas(text))
 
 
 def split_at_commas(text: str) -> list[str]:
-    """Parts of a text between its commas, but for those inside parentheses, brackets or quotes."""
+    """Parts of a text between its commas, but for those inside parentheses, brackets or quotes, which belong to SQL."""
     parts, start, depth, quote = [], 0, 0, ""
     for place, letter in enumerate(text):
         if quote:
@@ -258,48 +252,25 @@ def split_at_commas(text: str) -> list[str]:
 
 
 known_option = click.option(
-    "--known",
-    multiple=True,
-    metavar="WHAT",
-    callback=_each_known,
+    "--known", multiple=True, metavar="WHAT", callback=_each_known,
     help="What readers know, several separated by commas or repeated. auto, the default of an audit: what everybody "
     "knows of databases with an order, as far as it takes. nothing: as in the paper. calendar; previous, or previous:2 "
     "for two answers; SQL such as count(*), a statistic of each database. buckets:SQL and own: the paper's "
     "Definition 4. unordered: databases have no order, although labels are dates or numbers.",
-)
-known_options = options(
-    known_option,
-    click.option(
-        "--paper/--no-paper",
-        default=None,
-        help="Ask as the paper does: nothing is counted as known, databases are random, and the estimate decides.",
-    ),
-)
-ledger_options = options(
-    click.option(
-        "--ledger", metavar="PATH", help="Audit together with what this ledger says was released from these databases."
-    ),
-    click.option(
-        "--scope", metavar="NAME", help="Name of the body of data in the ledger, if the ledger covers several."
-    ),
+)  # fmt: skip
+paper_option = click.option(
+    "--paper/--no-paper", default=None,
+    help="Ask as the paper does: nothing is counted as known, databases are random, and the estimate decides.",
+)  # fmt: skip
+ledger_option = click.option(
+    "--ledger", metavar="PATH", help="Audit together with what this ledger says was released from these databases."
 )
 report_options = options(
     click.option(
         "--report", metavar="PATH", help="Write the report, one page of HTML, with the key to its pseudonyms."
     ),
     click.option(
-        "--public/--no-public",
-        default=None,
+        "--public/--no-public", default=None,
         help="Make a report that may be published: no individuals, no results, coarse figures.",
     ),
-    click.option(
-        "--answers/--no-answers",
-        default=None,
-        help="Show the answers themselves on the report, which leaves them out otherwise.",
-    ),
-    click.option(
-        "--beside/--no-beside",
-        default=None,
-        help="Write the figures (.json), the individuals (.individuals.parquet) and the run (.toml) beside the report.",
-    ),
-)
+)  # fmt: skip

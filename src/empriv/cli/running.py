@@ -1,16 +1,19 @@
-"""Running an audit from the command line: interruptible work, then printing, files and the exit code.
+"""Running an audit for a command: work that Ctrl-C stops, then the screen, the files and the exit code.
 
-`output` prints. Nothing here imports numerics before a command runs.
+Nothing here imports numerics before a command runs.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import secrets
+import shlex
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -18,119 +21,118 @@ import click
 from empriv.base.progress import Bar, whole
 from empriv.base.scratch import scratch_directory
 from empriv.cli.config import Settings
-from empriv.cli.output import (
-    exit_by,
-    judged,
-    next_step,
-    printing,
-    verdict_on,
-    write_json,
-    write_to,
-)
-from empriv.cli.targets import parse_target
-from empriv.cli.terminal import Page, console_for, printable, round_up, show
+from empriv.cli.terminal import audit_screen, console_for, fits, print_screen, printable, short_screen
 from empriv.errors import InputError
+from empriv.words.decision import NO_TARGET, PUBLISH
 
 if TYPE_CHECKING:
     from empriv.auditing.audit import Audit
-    from empriv.collecting import DuckDBEngine
+    from empriv.collecting import Databases, DuckDBEngine
     from empriv.validate.verdict import Verdict
+    from empriv.words.decision import Decision
 
-T = TypeVar("T")
+
+DONE, ERROR, USAGE, POLICY_FAILED, UNRESOLVED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 WORKER = "empriv audit"
-_CURVE_POINTS = 25
 PAGE, LOOKING = "Writing the page", "Looking at the data"
 _WAYS = "Trying what can be done"
-_STAGES = ("Collecting", "Measuring", "Judging", _WAYS, PAGE)
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What to show and write of an audit; ``saved`` is the file that it came from."""
-
-    json: str | None
-    targets: tuple[str, ...]
-    basis: str
-    presence: str
-    show_ids: bool
-    top: int
-    quiet: bool
-    report: str | None = None
-    public: bool = False
-    answers: bool = False
-    beside: bool = False
-    epsilons: tuple[float, ...] | None = None
-    config: str | None = None
-    verbose: bool = False
-    saved: str | None = None
-    salt: bytes = field(default_factory=lambda: secrets.token_bytes(32))  # of the pseudonyms of this run
-
-    @staticmethod
-    def of(
-        settings: Settings,
-        *,
-        epsilons: tuple[float, ...] | None = None,
-        config: str | None = None,
-        saved: str | None = None,
-    ) -> Wanted:
-        check_report(settings)
-        return Wanted(
-            settings.json, settings.target, settings.basis, settings.presence, settings.show_ids,
-            settings.top, settings.quiet or settings.json == "-", settings.report, settings.public,
-            settings.answers, settings.beside, epsilons, config, settings.verbose, saved,
-        )  # fmt: skip
-
-
-def check_report(settings: Settings) -> None:
-    """Refuse options of the report that do not go together."""
-    for name in ("public", "answers", "beside"):
-        if getattr(settings, name) and settings.report is None:
-            raise click.UsageError(f"--{name} must be given with --report.")
-    if settings.public and (settings.show_ids or settings.answers or settings.beside):
-        raise click.UsageError("--public must not be given with --show-ids, --answers or --beside.")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Finished:
-    """An audit with what is to be said of it; ``page`` is None where nothing is printed."""
+    """An audit with what is said and written of it.
+
+    Attributes
+    ----------
+    verdicts : each target in words, with its verdict
+    figures : for --json
+    advice : what was tried, for the page
+    screen : what is printed; empty where nothing is
+    salt : of the pseudonyms of this run
+    """
 
     audit: Audit
-    figures: dict[str, Any] | None
     verdicts: tuple[tuple[str, Verdict], ...]
-    page: Page | None
-    advice: Any = None
+    figures: dict[str, Any] | None
+    advice: Any
+    screen: Sequence[Any]
+    salt: bytes
 
 
 def finish(
-    run: Callable[[Any], Audit],
-    wanted: Wanted,
+    make: Callable[[Any], Audit],
+    settings: Settings,
     *,
+    epsilons: tuple[float, ...] | None = None,
     save: str | None = None,
-    config: tuple[str, str] | None = None,
-    limits: Mapping[str, Any] | None = None,
-    further: Callable[[Audit], Sequence[str]] = lambda audit: (),  # noqa: ARG005 — nothing further
+    saved: str | None = None,
+    text: tuple[str, Callable[[Finished], str]] | None = None,
+    further: Callable[[Audit], Sequence[str]] | None = None,
+    short: bool = False,
     exits: bool = True,
+    rows: Callable[[], Databases] | None = None,
+    here: bool = False,
 ) -> None:
-    """Run an audit, print it, write its files, and exit with 3 if a target failed, 4 if one is unresolved.
+    """Make an audit, print it, write its files, and exit with 3 if a target failed, 4 if one is unresolved.
 
-    ``further`` gives sentences to print; ``exits`` is False where a verdict is no failure.
+    Parameters
+    ----------
+    make : the audit, from an engine
+    epsilons : to report; default: the audit's own
+    save, saved : where the audit is saved, and where it came from
+    text : a further file, with what it holds; - prints it in place of the audit
+    further : sentences to print after the figures
+    short : print the decision and the verdicts alone
+    exits : whether a verdict decides the exit code
+    rows : gives the databases, on which a page tries what can be done
+    here : whether the audit is made in this thread, where Ctrl-C arrives: a checkpoint is then closed
     """
-    bar = bar_of(stages_of(wanted), quiet=wanted.quiet)
-    with engine_of(limits or {}) as engine:
+    check_report(settings)
+    quiet = settings.silent or (text is not None and text[0] == "-")
+    bar = bar_of(audit_stages(settings), quiet=quiet)
+    console = console_for(sys.stdout)
+    with engine_of(limits_of(settings)) as engine:
+        bar.begin("Collecting")
+        made = make(engine) if here else None
 
         def work() -> Finished:
-            bar.begin("Collecting")
-            audit = run(engine)
-            measure_in_turn(audit, wanted, bar)
-            said = () if wanted.quiet else further(audit)
-            return judged_audit(audit, wanted, bar, save=save, further=said)
+            audit = make(engine) if made is None else made
+            bar.begin("Measuring")
+            if not short:
+                measure_in_turn(audit, bar, epsilons, every=settings.json is not None)
+            bar.begin("Judging")
+            return judged(
+                audit, settings, console, bar, epsilons=epsilons, saved=save or saved, further=further,
+                short=short, quiet=quiet, figures=settings.json is not None or (short and text is not None),
+                rows=rows, engine=engine,
+            )  # fmt: skip
 
         finished = interruptible(work)
     bar.pause()
-    show_finished(finished, wanted)
-    write_files(finished, wanted, bar, save=save, text=config)
-    if exits:
-        exit_by(finished.verdicts)
+    with printing():
+        print_screen(finished.screen, console)
+        if text is not None and text[0] == "-":
+            click.echo(text[1](finished), nl=False)
+    _write_files(finished, settings, bar, save=save, text=text, quiet=quiet)
+    outcomes = {str(verdict) for _, verdict in finished.verdicts} if exits else set()
+    if "fail" in outcomes:
+        click.get_current_context().exit(POLICY_FAILED)
+    if "unresolved" in outcomes:
+        click.get_current_context().exit(UNRESOLVED)
+
+
+def check_report(settings: Settings) -> None:
+    """Refuse options of the report that do not go together."""
+    if settings.public and settings.report is None:
+        raise click.UsageError("--public must be given with --report.")
+    if settings.public and settings.show_ids:
+        raise click.UsageError("--public must not be given with --show-ids.")
+
+
+def audit_stages(settings: Settings) -> tuple[str, ...]:
+    """The stages of a command that audits."""
+    return ("Collecting", "Measuring", "Judging", *((_WAYS, PAGE) if settings.report else ()))
 
 
 def bar_of(stages: Sequence[str], *, quiet: bool) -> Bar:
@@ -138,66 +140,215 @@ def bar_of(stages: Sequence[str], *, quiet: bool) -> Bar:
     return click.get_current_context().with_resource(whole(stages, show=False if quiet else None))
 
 
-def stages_of(wanted: Wanted) -> tuple[str, ...]:
-    """The stages of a command that audits."""
-    return _STAGES if wanted.report else _STAGES[:3]
-
-
-def measure_in_turn(audit: Audit, wanted: Wanted, bar: Bar) -> None:
+def measure_in_turn(audit: Audit, bar: Bar, epsilons: tuple[float, ...] | None, *, every: bool) -> None:
     """Measure and judge an audit, and show what is known of it as soon as it is."""
-    bar.begin("Measuring")
-    for place, sentence in enumerate(audit.in_turn(wanted.epsilons, every=wanted.json is not None)):
+    for place, sentence in enumerate(audit.in_turn(epsilons, every=every)):
         if place == 0:
             bar.begin("Judging")
         bar.know(printable(sentence))
 
 
-def show_finished(finished: Finished, wanted: Wanted) -> None:
-    """Print an audit."""
-    with printing():
-        if finished.page is not None:
-            show(finished.page, console_for(sys.stdout), verbose=wanted.verbose)
+def judged(
+    audit: Audit,
+    settings: Settings,
+    console: Any,
+    bar: Bar,
+    *,
+    epsilons: tuple[float, ...] | None = None,
+    saved: str | None = None,
+    further: Callable[[Audit], Sequence[str]] | None = None,
+    short: bool = False,
+    quiet: bool = False,
+    figures: bool = False,
+    rows: Callable[[], Databases] | None = None,
+    engine: Any = None,
+) -> Finished:
+    """The audit with its verdicts, its decision and the words about it."""
+    from empriv.auditing.deciding import verdicts_on
+
+    # In this order, the curves at the epsilons asked for are computed only once.
+    summary = None if quiet or short else audit.summary(epsilons)
+    facts = audit.to_json(epsilons) if figures else None
+    verdicts = verdicts_on(audit, settings.targets)
+    salt = secrets.token_bytes(32)
+    if quiet and facts is None and settings.report is None:
+        return Finished(audit, verdicts, None, None, (), salt)
+    given = [verdict for _, verdict in verdicts]
+    decision = audit.decision(given)
+    advice = None
+    if settings.report is not None and not settings.public:
+        from empriv.report.page.actions import quick_advice, worst_first
+
+        bar.begin(_WAYS)
+        worst, data = [verdict for _, verdict in worst_first(verdicts)], None if rows is None else rows()
+        advice = quick_advice(audit, worst, saved or "audit.empriv", data=data, engine=engine)
+    asked_at = epsilons or audit.epsilons
+    ranked_at = max(given, key=_how_bad).epsilon if given else asked_at[0]
+    exposed = None
+    if settings.top and (summary is not None or facts is not None):
+        from empriv.auditing.ranking import most_exposed, names_of
+
+        names = names_of(audit.results, None if settings.show_ids else salt)
+        exposed = most_exposed(audit, ranked_at, names, settings.top)
+    if facts is not None and verdicts:
+        facts["decision"] = decision.to_json()
+        facts["verdicts"] = [{"target": text, **verdict.to_json()} for text, verdict in verdicts]
+    if facts is not None and advice is not None:
+        facts["advice"] = advice.to_json()
+    if facts is not None and exposed is not None and not settings.show_ids:
+        facts["most_exposed"] = exposed.to_json()
+    screen: Sequence[Any] = ()
+    if summary is not None:
+        from empriv.auditing.summary import tail_sentence, with_validity
+
+        often = _how_often(audit, verdicts) if audit.times > 1 else ()
+        tail = settings.verbose and audit.measured.tells_epsilon(0.0)
+        single = audit.results.components is None  # influence on several is in spreads of each
+        screen = audit_screen(
+            console, decision, verdicts, with_validity(audit, summary), exposed=exposed, ranked_at=ranked_at,
+            named=settings.show_ids, n_individuals=audit.n_individuals,
+            once=None if audit.times == 1 else [float(delta) for delta in audit.once.delta(asked_at)],
+            unit=audit.unit if single else "spreads", answer="the answer" if single else "a number",
+            further=(*often, *(() if further is None else further(audit))),
+            next_step=next_step(audit, given, decision, saved), verbose=settings.verbose,
+            tail=tail_sentence(audit.epsilon(0.0)) if tail else "",
+        )  # fmt: skip
+    elif not quiet:
+        screen = short_screen(console, decision, verdicts)
+    return Finished(audit, verdicts, facts, advice, screen, salt)
 
 
-def write_files(
-    finished: Finished, wanted: Wanted, bar: Bar, *, save: str | None = None, text: tuple[str, str] | None = None
-) -> None:
-    """Write the files of an audit, and say which; ``text`` is a further file and what it holds."""
-    from empriv.base.storage import write_atomically
+def _how_bad(verdict: Verdict) -> int:
+    return ("pass", "unresolved", "fail").index(verdict)
 
+
+def _how_often(audit: Audit, verdicts: Sequence[tuple[str, Verdict]]) -> tuple[str, ...]:
+    """How often each target on delta allows to publish."""
+    targets = [(verdict, target) for _, verdict in verdicts for target in verdict.targets]
+    return tuple(
+        audit.how_often(epsilon=verdict.epsilon, delta=target.limit, presence=verdict.presence).sentence
+        for verdict, target in targets
+        if target.name == "delta"
+    )
+
+
+def next_step(audit: Audit, verdicts: Sequence[Verdict], decision: Decision, saved: str | None) -> tuple[str, str]:
+    """What to do next, and the command that does it, if one does."""
+    if decision.word == NO_TARGET:
+        return 'say what is private enough, such as --target "delta <= 0.05 at 0.1", for a decision.', ""
+    if decision.word == PUBLISH:
+        return "if you publish it again and again, ask for that, such as --times 30.", ""
+    worst = max(verdicts, key=_how_bad)
+    if any(check.code == "databases" and check.severity == "error" for check in worst.checks):
+        return "collect more databases: at least 30 give an upper bound.", ""
+    # the strictest limits at its epsilon, by figure: advice is about one epsilon
+    limits: dict[str, float] = {}
+    for verdict in verdicts:
+        for target in verdict.targets if verdict.epsilon == worst.epsilon else ():
+            limits[target.name] = min(target.limit, limits.get(target.name, 1.0))
+    name, at = shlex.quote(saved or "audit.empriv"), f"{worst.epsilon:g}"
+    one_number = audit.results.components is None
+    one = one_number and audit.times == 1
+    if not one_number and _cells_come_and_go(audit):
+        return (
+            "ask for each cell by itself, so that none comes and goes with one person: count(*) FILTER (WHERE kind = "
+            "'a') AS a, ... in place of GROUP BY kind; and audit again."
+        ), ""
+    if not audit.takes_noise or ("delta" not in limits and not one):
+        return "ask for less, such as sum(least(amount, 60)) for amounts up to 60, and audit again.", ""
+    if one:
+        asked = (f"--target {shlex.quote(f'{figure} <= {limit:g} at {at}')}" for figure, limit in limits.items())
+        command = f"empriv advise {name} {' '.join(asked)}"
+    else:
+        times = "" if audit.times == 1 else f" --times {audit.times}"
+        command = f"empriv noise {name} --epsilon {at} --delta {limits['delta']:g}{times}"
+    return "see what you can do, and what it costs" + (":" if saved else " (after --save audit.empriv):"), command
+
+
+def _cells_come_and_go(audit: Audit) -> bool:
+    """Whether one person's absence decides whether a number of a table is there, which no noise hides."""
+    results = audit.results
+    return bool((results.entry_outcomes != results.outcomes[results.entry_database]).any())
+
+
+def _write_files(
+    finished: Finished, settings: Settings, bar: Bar, *, save: str | None,
+    text: tuple[str, Callable[[Finished], str]] | None, quiet: bool,
+) -> None:  # fmt: skip
+    """Write the files of an audit, and say which."""
     # The summary is on the screen by now: a file that cannot be written loses nothing else.
     written: list[str] = []
-    keys: list[str] = []
     try:
         if save is not None:
             write_to(save, finished.audit.save)
             written.append(save)
-        if wanted.json is not None and finished.figures is not None:
-            write_json(wanted.json, finished.figures)
-            written += [] if wanted.json == "-" else [wanted.json]
-        if wanted.report is not None:
+        if settings.json is not None and finished.figures is not None:
+            write_json(settings.json, finished.figures)
+            written += [] if settings.json == "-" else [settings.json]
+        if text is not None and text[0] != "-":
+            write_text(text[0], text[1](finished))
+            written.append(text[0])
+        if settings.report is not None:
             bar.begin(PAGE)
-            write_to(wanted.report, lambda path: keys.extend(_write_report(finished, wanted, path)))
-            written.append(wanted.report)
-        if text is not None:
-            path, content = text
-            write_to(path, lambda target: write_atomically(target, _utf8(content), mode=0o644))
-            written.append(path)
+            page = write_to(settings.report, lambda path: _write_report(finished, settings, path))
+            written.append(settings.report + ("" if page.key is None else f"; {page.key.name} tells who is who"))
     finally:
         bar.pause()
-        if written and not wanted.quiet:
-            with printing():
-                click.echo(printable(f"Wrote {', '.join(written)}{''.join(keys)}."))
+        if not quiet:
+            say_written(*written)
 
 
-def _write_report(finished: Finished, wanted: Wanted, path: str) -> list[str]:
-    """Write the page of an audit; what to say of the key to its pseudonyms."""
-    page = finished.audit.report(
-        path, show_ids=wanted.show_ids, salt=wanted.salt, public=wanted.public, verdicts=finished.verdicts,
-        config=None if wanted.public else wanted.config, beside=wanted.beside, advice=finished.advice,
-        answers=wanted.answers,
+def _write_report(finished: Finished, settings: Settings, path: str) -> Any:
+    return finished.audit.report(
+        path, show_ids=settings.show_ids, salt=finished.salt, public=settings.public, verdicts=finished.verdicts,
+        advice=finished.advice,
     )  # fmt: skip
-    return [] if page.key is None else [f"; {page.key.name} tells who is who"]
+
+
+def say_written(*paths: str) -> None:
+    """Say which files were written, on one line if it fits the terminal."""
+    if paths:
+        text = f"Wrote {', '.join(paths)}."
+        lines = [text] if fits(text) else [f"Wrote {path}." for path in paths]
+        with printing():
+            click.echo("\n".join(map(printable, lines)))
+
+
+@contextmanager
+def printing() -> Iterator[None]:
+    """Print as long as somebody reads: closing the output early, as ``| head`` does, loses no file."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+def write_json(path: str, figures: Mapping[str, Any] | Sequence[Any]) -> None:
+    """Write figures to a file, or print them for ``-``."""
+    text = json.dumps(figures, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    if path == "-":
+        click.echo(text.encode("utf-8", "backslashreplace").decode(), nl=False)
+    else:
+        write_text(path, text, mode=0o600)
+
+
+def write_text(path: str, text: str, *, mode: int = 0o644) -> None:
+    """Write a file that holds a text."""
+    from empriv.base.storage import write_atomically
+
+    content = text.encode("utf-8", "backslashreplace")
+    write_to(path, lambda target: write_atomically(target, content, mode=mode))
+
+
+def write_to(path: str, write: Callable[[str], T]) -> T:
+    """Write one file, or say in a sentence why it cannot be written."""
+    try:
+        return write(path)
+    except OSError as error:
+        raise InputError(f"Output must go to a file that can be written, got {path!r}: {error.strerror}.") from None
 
 
 def limits_of(settings: Settings) -> dict[str, Any]:
@@ -215,86 +366,6 @@ def engine_of(limits: Mapping[str, Any]) -> Iterator[DuckDBEngine]:
 
     with scratch_directory() as directory:
         yield DuckDBEngine(**limits, temp_directory=directory, sandbox=True)
-
-
-def judged_audit(
-    audit: Audit,
-    wanted: Wanted,
-    bar: Bar,
-    *,
-    save: str | None = None,
-    further: Sequence[str] = (),
-    curve: bool = True,
-) -> Finished:
-    """The audit with its verdicts, its decision and the words about it."""
-    # In this order, the curves at the epsilons asked for are computed only once.
-    summary = audit.summary(wanted.epsilons)
-    figures = None if wanted.json is None else audit.to_json(wanted.epsilons)
-    verdicts = judge_all(audit, wanted)
-    given = [verdict for _, verdict in verdicts]
-    if wanted.quiet and figures is None and wanted.report is None:
-        return Finished(audit, None, verdicts, None)
-    advice = None
-    decision = audit.decision(given)
-    if wanted.report is not None and not wanted.public:
-        from empriv.report.page.actions import quick_advice, worst_first
-
-        bar.begin(_WAYS)
-        worst = [verdict for _, verdict in worst_first(verdicts)]
-        advice = quick_advice(audit, worst, save or wanted.saved or "audit.empriv")
-    asked_at = wanted.epsilons or audit.epsilons
-    ranked_at = asked_at[0] if not given else max(given, key=("pass", "unresolved", "fail").index).epsilon
-    exposed = None
-    if wanted.top and not (wanted.quiet and figures is None):
-        from empriv.auditing.ranking import most_exposed, names_of
-
-        names = names_of(audit.results, None if wanted.show_ids else wanted.salt)
-        exposed = most_exposed(audit, ranked_at, names, wanted.top)
-    if figures is not None:
-        figures |= judged(decision, verdicts)
-        figures |= {} if exposed is None or wanted.show_ids else {"most_exposed": exposed.to_json()}
-    if wanted.quiet:
-        return Finished(audit, figures, verdicts, None, advice)
-    often = _how_often(audit, verdicts, wanted.presence) if audit.times > 1 else ()
-    summary = audit.with_validity(summary)
-    from empriv.words.summary import tail_sentence
-
-    single = audit.results.components is None  # influence on several is in spreads of each
-    page = Page(
-        decision=decision, verdicts=verdicts, summary=summary,
-        curve=_curve(audit, asked_at[-1]) if curve and wanted.verbose else ((), ()),
-        exposed=exposed,
-        ranked_at=ranked_at, pseudonyms=not wanted.show_ids, n_individuals=audit.n_individuals,
-        tail=tail_sentence(audit.epsilon(0.0)) if wanted.verbose and audit.measured.tells_epsilon(0.0) else "",
-        next_step=next_step(audit, given, decision, save or wanted.saved),
-        once=None if audit.times == 1 else [float(delta) for delta in audit.once.delta(asked_at)],
-        unit=audit.unit if single else "spreads", answer="the answer" if single else "a number",
-        further=(*often, *further),
-    )  # fmt: skip
-    return Finished(audit, figures, verdicts, page, advice)
-
-
-def judge_all(audit: Audit, wanted: Wanted) -> tuple[tuple[str, Verdict], ...]:
-    """The verdicts on all targets."""
-    return tuple(
-        (text, verdict_on(audit, parse_target(text), wanted.basis, wanted.presence)) for text in wanted.targets
-    )
-
-
-def _how_often(audit: Audit, verdicts: Sequence[tuple[str, Verdict]], presence: str) -> tuple[str, ...]:
-    """How often each target on delta allows to publish."""
-    targets = [(verdict.epsilon, target) for _, verdict in verdicts for target in verdict.targets]
-    return tuple(
-        audit.how_often(epsilon=epsilon, delta=target.limit, presence=presence).sentence
-        for epsilon, target in targets
-        if target.name == "delta"
-    )
-
-
-def _curve(audit: Audit, largest: float) -> tuple[list[float], list[float]]:
-    end = round_up(2.0 * largest) if largest > 0 else 1.0
-    epsilons = [end * k / (_CURVE_POINTS - 1) for k in range(_CURVE_POINTS)]
-    return epsilons, [float(delta) for delta in audit.delta(epsilons)]
 
 
 def interruptible(work: Callable[[], T]) -> T:
@@ -315,10 +386,3 @@ def interruptible(work: Callable[[], T]) -> T:
     if failed:
         raise failed[0]
     return returned[0]
-
-
-def _utf8(text: str) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        raise InputError("`--write-config` must be given names that are Unicode, got a path that is not.") from None

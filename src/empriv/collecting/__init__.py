@@ -1,7 +1,7 @@
 """Rows → `Results`: a query's result on every database, with everyone and without each individual.
 
 `sources` says where the rows are, `queries` what is asked, `rewrite` how SQL is asked once for everybody, `calls`
-how a Python function is; an engine such as `duckdb` does it, and `pipeline` joins them. What results mean is for
+how a Python function is; an engine such as `duckdb` does it, and `run_query` joins them. What results mean is for
 `measuring`. Names are imported when first used, so that a worker process which only calls a function loads neither
 an engine nor a parser of SQL.
 """

@@ -15,6 +15,6 @@ __all__ = [
 from .engines.duckdb import DuckDBEngine
 from .engines.engine import Engine
 from .engines.spark import SparkEngine
-from .pipeline import collect, explain
 from .queries import Query
+from .run_query import collect, explain
 from .sources import Databases, databases, repeats, splits, subsamples

@@ -1,12 +1,24 @@
-"""Where an audit's rows came from, in a form that may be shown and saved: names, never folders or rows."""
+"""Where an audit's rows came from, in a form that may be shown and saved: names and digests, never folders or rows.
+
+`describe` gives an `Origin`; `sketch_rows` gives digests of the rows, by which a ledger knows them again whatever they
+are called.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import asdict, dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from empriv.base.row_sketches import MOST, RowSketches, sketches_of
+from empriv.collecting.engines.engine import DATA, DATABASE, Session, quoted
+
 if TYPE_CHECKING:
+    from sqlglot import exp
+
     from empriv.collecting import Databases
 
 _PLAIN = {"expressions", "from", "from_", "where", "kind"}  # what a SELECT may have that only leaves rows out
@@ -181,3 +193,63 @@ def text(value: Any) -> str:
 def text_or_none(value: Any) -> str | None:
     """A string read from a file, or null."""
     return None if value is None else text(value)
+
+
+_NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
+            "UHUGEINT", "FLOAT", "DOUBLE", "BOOLEAN", "DECIMAL")  # fmt: skip
+_MARGIN = 4  # digests that are looked at for each that is kept
+_KNOWN = "HASH(1.5::DOUBLE, 'a', 'a text of more than twelve letters', 7::BIGINT, NULL)"
+
+
+def sketch_rows(session: Session, data: Databases) -> RowSketches | None:
+    """Sketches of the rows of each database; None for an engine that does not digest rows, and for random databases."""
+    if not session.digests_rows or data.draws is not None:
+        return None
+    own = sorted(session.columns[DATA], key=str.lower)
+    types = session.fetch(_parsed(f"SELECT {', '.join(f'TYPEOF({quoted(c)}) AS c{k}' for k, c in enumerate(own))} "
+                                  f"FROM {DATA} LIMIT 1"))  # fmt: skip
+    row = ", ".join(_value(name, str(types[f"c{k}"].values[0])) for k, name in enumerate(own))
+    count = int(session.fetch(_parsed(f"SELECT COUNT(*) AS n FROM {DATA}"))["n"].values[0])
+    # A first look at the smallest digests spares sorting all of them, unless some database is much smaller than most.
+    few = _MARGIN * MOST * len(session.databases) / max(1, count)
+    for share in (few, 1.0) if few < 0.5 else (1.0,):
+        found = session.fetch(_parsed(_statement(row, share)))
+        databases, digests = found["d"].values.astype(np.int64), found["h"].values.astype(np.uint64)
+        if share == 1.0 or np.all(np.bincount(databases, minlength=len(session.databases)) == MOST):
+            break
+    return sketches_of(_kind(session, data), databases, digests, len(session.databases))
+
+
+def _statement(row: str, share: float) -> str:
+    below = "" if share == 1.0 else f"WHERE h < {int(share * 2.0**64)}"
+    return (
+        f"SELECT d.code AS d, UNNEST(s.least) AS h FROM (SELECT {DATABASE}, MIN(h, {MOST}) AS least FROM "
+        f"(SELECT {DATABASE}, HASH({row}) AS h FROM {DATA}) AS r {below} GROUP BY {DATABASE}) AS s "
+        f"JOIN empriv_databases AS d ON d.label = s.{DATABASE}"
+    )
+
+
+def _value(name: str, type_: str) -> str:
+    """A value in the form in which it is digested, whatever the source's type for it."""
+    column = quoted(name)
+    if type_.startswith(_NUMBERS):
+        return f"CAST({column} AS DOUBLE)"
+    if type_ == "TIMESTAMP WITH TIME ZONE":
+        return f"EPOCH_US({column})"
+    if type_ == "DATE" or type_.startswith("TIMESTAMP"):
+        return f"EPOCH_US(CAST({column} AS TIMESTAMP))"
+    return column if type_.startswith("VARCHAR") else f"CAST({column} AS VARCHAR)"
+
+
+def _kind(session: Session, data: Databases) -> str:
+    """How rows are digested here. A source that computes can show rows in other values: it has its own kind."""
+    known = session.fetch(_parsed(f"SELECT {_KNOWN} AS h"))["h"].values[0]
+    texts = [repr(part) for part in data.parts if is_computed(part)]
+    own = hashlib.sha256("\n".join(texts).encode()).hexdigest() if texts else ""
+    return f"duckdb {int(known):x} {own}".strip()
+
+
+def _parsed(text: str) -> exp.Expr:
+    from sqlglot import parse_one
+
+    return parse_one(text, dialect="duckdb")

@@ -13,13 +13,21 @@ from typing import TYPE_CHECKING, Any, cast
 from sqlglot import exp, parse
 from sqlglot.errors import ParseError, TokenError
 
-from empriv.collecting.names import DATA as DATA
-from empriv.collecting.names import DATABASE as DATABASE
-from empriv.collecting.names import INDIVIDUAL as INDIVIDUAL
+from empriv.collecting.engines.engine import DATA as DATA
+from empriv.collecting.engines.engine import DATABASE as DATABASE
+from empriv.collecting.engines.engine import INDIVIDUAL as INDIVIDUAL
 from empriv.collecting.sql.allowlist import DEEP, check, without_comments
-from empriv.collecting.sql.pointing import KEYWORDS, misspelt_keyword, pointed, unclosed
-from empriv.collecting.sql.printing import Names, check_characters, names_in, printed
-from empriv.collecting.sql.templates import fill
+from empriv.collecting.sql.printing import (
+    KEYWORDS,
+    Names,
+    check_characters,
+    fill,
+    misspelt_keyword,
+    names_in,
+    pointed,
+    printed,
+    unclosed,
+)
 from empriv.errors import QueryError
 
 MOST_CELLS = 1_000  # of a table

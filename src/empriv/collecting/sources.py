@@ -39,19 +39,6 @@ _SERVERS = ("postgresql://", "postgres://")
 REMOTE = ("http://", "https://", "s3://", "gs://", "gcs://", "r2://", "hf://")
 
 
-class AmbiguousDates(SourceError):
-    """Day and month of the dates in a ``column`` of text could be swapped; ``year`` has so many digits."""
-
-    column = ""
-    year = 0
-
-    @staticmethod
-    def of(sentence: str, column: str, year: int) -> AmbiguousDates:
-        error = AmbiguousDates(sentence)  # with one argument it survives the way to another process
-        error.column, error.year = column, year
-        return error
-
-
 @dataclass(frozen=True, repr=False)
 class Address:
     """Where a server, a database file or a remote file is. It may hold a password, and so it is never shown."""
@@ -353,7 +340,7 @@ def repeats(
     """Describe ``count`` databases with the same rows, to audit a randomised function on fixed data.
 
     All randomness is then the function's own, and each database is one run of it: ``audit(repeats(...), function,
-    draws=1)`` measures a mechanism of classical differential privacy at these rows (docs/calibration.md). A query
+    draws=1)`` measures a mechanism of classical differential privacy at these rows (docs/judge.md). A query
     that is not randomised gives the same result each time, and leaks whoever changes it.
 
     Parameters

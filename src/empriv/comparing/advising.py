@@ -1,8 +1,6 @@
 """`advise`: tries ways to publish an answer on the databases of an audit, and ranks those that meet a target.
 
-A way passes only by the whole verdict: everybody, in a random database and in one that people are in. Most ways miss,
-and that is found out on the people who move the answers most: their figures are part of everybody's, so that a miss
-among them is a miss.
+A way passes only by the whole verdict: everybody, in a random database and in one that people are in.
 """
 
 from __future__ import annotations
@@ -10,8 +8,9 @@ from __future__ import annotations
 import json
 import math
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,33 +19,33 @@ from empriv.auditing.audit import Audit
 from empriv.auditing.deciding import cover_with, reasons_against
 from empriv.auditing.knowledge import infer_public_knowledge, known_from_parts, known_to_parts
 from empriv.auditing.make_audit import audit as audit_results
-from empriv.base.progress import Advance
 from empriv.base.progress import progress as progress_bar
 from empriv.collecting.queries import queries_in
-from empriv.collecting.run_options import Run
-from empriv.comparing.capping import can_be_capped, largest_cap
-from empriv.comparing.goals import Goal, WayFigures, figures_of
-from empriv.comparing.ways import Action, Advice, ranked
-from empriv.comparing.ways_on_rows import RowWay, ways_on_rows
+from empriv.collecting.run_query import Run, run_query
+from empriv.comparing.ways import Action, Advice, AgainstGoal, Goal, judge, ranked
 from empriv.errors import CertificateError, InputError, QueryError
+from empriv.judge.upper import LEAST_DATABASES
 from empriv.measuring import GivenRisk
-from empriv.measuring.contract import largest_influence
+from empriv.measuring.any_risk import largest_influence
+from empriv.measuring.given.calendar import order_of
 from empriv.measuring.given.given_risk import measure_given
-from empriv.noise.design.design import noise_for_one, offered_granularity
+from empriv.noise.design import noise_for_one, offered_granularity
 from empriv.noise.noise import Noise
-from empriv.protocols.places import capped_people_text
-from empriv.protocols.ready import rounded
+from empriv.protocols.protocol import adds_people_up, capped_people_text, sum_and_rows
+from empriv.protocols.ready import k_threshold
 from empriv.results import FloatArray, Outcome, Results
-from empriv.validate.verdict import PASS, UNRESOLVED, Verdict
+from empriv.scale.totalled_risk import refuse_totals
+from empriv.validate.verdict import PASS, UNRESOLVED
 from empriv.words import what_to_do as words
 
 if TYPE_CHECKING:
     from empriv.collecting import Databases, Engine
 
-_LOOKED_AT = 24  # people whose figures decide first whether a way misses
-_BASES = (0.1, 0.5, 2.0)  # of rounding, in standard deviations of the answers
 _DRAWS = 64  # of noise for each database, from which an error is found
-_LADDER = (1.0, 2.0, 5.0, 10.0)
+_CAPS = 4  # caps for which noise is designed
+_LADDER = 24  # caps among which the next is chosen
+_FEW = 0.1  # databases with fewer individuals than the minimum get no answer
+_WEEK = 7.0  # days
 
 
 def advise(
@@ -60,7 +59,6 @@ def advise(
     level: float | None = None,
     granularity: float | None = None,
     noise: Noise | None = None,
-    rounding: bool = True,
     saved: str = "audit.empriv",
     config: str = "advice.toml",
     rng: int = 0,
@@ -71,15 +69,17 @@ def advise(
 ) -> Advice:
     """What to do about an answer: try ways to publish it, and rank those that meet a target by their error.
 
+    It tries the answer as it is, noise, more databases, a cap on what each person adds (with noise), a minimum count
+    and coarser databases.
+
     Parameters
     ----------
     audit : of a query that gives one number
-    data : the databases that were audited. Clipping, a minimum count and coarser databases need their rows; without
-        them these are left out, and it is said
+    data : the databases that were audited. A cap on an average, a minimum count and coarser databases need their
+        rows; without them these are left out, and it is said
     epsilon, delta, total_risk, presence, level : the target, as for `Audit.verdict`
     granularity : what noisy answers are multiples of; default: one that the answers suggest
     noise : designed for this audit and this target before, to be taken instead of designing it again
-    rounding : try rounding too, of which each of three steps takes as long as an audit
     saved, config : files that the commands of the rows name: the saved audit, and the audit.toml of a row
     rng : seed of resamples and draws
     engine, memory_limit, timeout : as for `collect`
@@ -97,101 +97,42 @@ def advise(
     >>> advice.best.code
     'noise'
     """
-    goal = Goal.of(epsilon=epsilon, delta=delta, total_risk=total_risk, presence=presence, level=level)
+    goal = Goal(epsilon, delta, total_risk, presence, level)
+    refuse_totals(audit.risk, "audit")
     asked = audit.alone
     if asked.results.components is not None:
         raise InputError(
-            "`audit` must be of one number, got several together. Hint: audit.components holds each; `empriv noise` is "
-            "for all together."
+            "`audit` must be of one number, got several together. Hint: `empriv noise` finds the noise for all "
+            "together; in Python, audit.components holds each."
         )
     numbers = asked.results.q[asked.results.outcomes == Outcome.NUMBER]
     if not len(numbers):
         raise InputError("`audit` must have an answer that is a number on at least one database, got none.")
-    typical = float(np.abs(numbers).mean())
-    bases = rounding_bases(numbers) if rounding else ()
     run = Run(rng=rng, engine=engine, memory_limit=memory_limit, timeout=timeout, progress=False)
-    on_rows: list[RowWay] = []
-    if data is not None:
-        on_rows = ways_on_rows(asked, data, run)
-    steps = 3 + len(bases) + len(on_rows)
-    with progress_bar(steps, "Trying ways to publish", show=progress) as advance:
-        before = asked.verdict(**goal.asked, presence=presence, level=level)
-        as_it_is = _as_it_is(asked, goal, before, saved)
-        advance()
-        trial = _Trial(asked, goal, before, typical, saved, config, rng)
-        capped = trial.capped()
-        noisy, left_out = trial.noise(granularity, noise)
-        advance()
-        classical = trial.classical(granularity)
-        advance()
-        actions = [as_it_is, *capped, *noisy, *trial.waiting(as_it_is)]
-        if not as_it_is.meets:
-            actions += [_no_more_told(action, as_it_is) for action in _tried(bases, trial.rounding, advance)]
-            left_out = left_out if data is not None else (*left_out, words.no_rows())
-            for way in on_rows:
-                try:
-                    actions += trial.on_rows(way, run)
-                except (InputError, QueryError) as error:
-                    left_out = (*left_out, words.refused(words.title(way.code, way.parameters), str(error)))
-                advance()
+    before = judge(asked, goal)
+    goal = replace(goal, level=before.verdict.level)
+    trial = _Trial(asked, data, run, goal, before, float(np.abs(numbers).mean()), saved, config, rng)
+    actions, left_out = [trial.as_it_is()], [] if data is not None or before.meets else [words.no_rows()]
+    attempts = trial.attempts(granularity, noise)
+    with progress_bar(len(attempts), "Trying ways to publish", show=progress) as advance:
+        for title, attempt in attempts:
+            try:
+                actions += attempt()
+            except (CertificateError, InputError, QueryError) as error:
+                left_out.append(words.refused(title, str(error)))
+            advance()
     influence = largest_influence(asked.results)
     return Advice(
-        options=ranked(actions, typical),
-        classical=classical,
-        epsilon=goal.epsilon,
-        delta=delta,
-        total_risk=total_risk,
-        presence=presence,
-        level=before.level,
-        typical=typical,
+        options=ranked([action for action in actions if action.code != "classical"], trial.typical),
+        classical=next((action for action in actions if action.code == "classical"), None),
+        goal=goal,
+        typical=trial.typical,
         largest=float(influence[np.isfinite(influence)].max(initial=0.0)),
         n_databases=asked.n_databases,
         unit=asked.unit,
-        left_out=left_out,
+        left_out=tuple(left_out),
         rng=rng,
     )
-
-
-def rounding_bases(numbers: FloatArray) -> tuple[float, ...]:
-    """Steps of 1, 2 or 5 times a power of ten near shares of the answers' standard deviation."""
-    spread = float(numbers.std())
-    if not (math.isfinite(spread) and spread > 0):
-        return ()
-    return tuple(dict.fromkeys(round_step(share * spread) for share in _BASES))
-
-
-def round_step(size: float) -> float:
-    """The number of the form 1, 2 or 5 times a power of ten that is nearest by ratio."""
-    power = math.floor(math.log10(size))
-    step = min(_LADDER, key=lambda first: abs(math.log(size / first) - power * math.log(10)))
-    return float(f"{step:g}e{power}")
-
-
-def _tried(bases: Iterable[float], attempt: Any, advance: Advance) -> Iterable[Action]:
-    for base in bases:
-        yield attempt(base)
-        advance()
-
-
-def _no_more_told(action: Action, source: Action) -> Action:
-    """A function of the answer tells no more than the answer: its figures are at most those of what it is made from."""
-    assert action.upper is not None
-    assert source.upper is not None
-    return replace(
-        action, delta=min(action.delta, source.delta), total_risk=min(action.total_risk, source.total_risk),
-        upper=min(action.upper, source.upper), over=min(action.over, source.over),
-    )  # fmt: skip
-
-
-def _as_it_is(asked: Audit, goal: Goal, verdict: Verdict, saved: str) -> Action:
-    figures = figures_of(asked, goal, str(verdict))
-    targets = " ".join(f"--target {shlex.quote(text)}" for text in goal.texts)
-    return Action(
-        code="as-is", parameters={}, delta=figures.delta, total_risk=figures.total_risk, upper=figures.upper,
-        error=0.0, share=0.0, unanswered=0.0, over=figures.over, verdict=figures.verdict, note=verdict.sentence,
-        command=f"empriv show {shlex.quote(saved)} --epsilon {goal.epsilon:g} {targets}",
-        cover=math.nan if verdict.day is None else verdict.day.typical,
-    )  # fmt: skip
 
 
 def audited_alike(asked: Audit, published: Results) -> Audit:
@@ -208,12 +149,67 @@ def audited_alike(asked: Audit, published: Results) -> Audit:
     return alone.repeated(asked.times)
 
 
-def _error(published: Results, truth: Results) -> tuple[float, float]:
-    """Mean absolute error over what is answered, and the share of the true answers that are missing."""
-    true = truth.outcomes == Outcome.NUMBER
-    answered = true & (published.outcomes == Outcome.NUMBER)
-    error = np.abs(published.q[answered] - truth.q[answered])
-    return float(error.mean()) if len(error) else math.nan, 1.0 - len(error) / int(np.count_nonzero(true))
+@dataclass(frozen=True, eq=False)
+class PeopleAdd:
+    """What each person adds to the sum or count that an answer is, or that it divides by a number of rows.
+
+    Attributes
+    ----------
+    results : of the answer: numbers throughout
+    own : (entries,) what the person adds to the sum
+    rows, own_rows : (n,) and (entries,) the number of rows, of an average; else 1 and 0
+    """
+
+    results: Results
+    own: FloatArray
+    rows: FloatArray
+    own_rows: FloatArray
+
+    @staticmethod
+    def of(results: Results, summed: Results | None = None) -> PeopleAdd:
+        """``summed`` are the sums and numbers of rows behind averages."""
+        at = results.entry_database
+        if summed is None:
+            one, none = np.ones(results.n_databases), np.zeros(len(at))
+            return PeopleAdd(results, results.q[at] - results.entry_q, one, none)
+        own, own_rows = (summed.q[at] - summed.entry_q).T
+        return PeopleAdd(results, own, summed.q[:, 1], own_rows)
+
+    def capped(self, at: float) -> Results:
+        """The results with what each person adds kept between -at and at."""
+        where, off = self.results.entry_database, np.clip(self.own, -at, at) - self.own
+        less = np.bincount(where, off, self.results.n_databases)
+        q = self.results.q + less / self.rows
+        return replace(
+            self.results, q=q, entry_q=self.results.entry_q + (less[where] - off) / (self.rows[where] - self.own_rows)
+        )
+
+    def ladder(self) -> FloatArray:
+        """Caps that people would declare, from half of what people mostly add up to the most."""
+        sizes = np.abs(self.own[self.own != 0])
+        return np.unique([two_digits(at) for at in np.geomspace(0.5 * np.median(sizes), sizes.max(), _LADDER)])
+
+
+def two_digits(value: float) -> float:
+    """Rounded to two significant digits: a place that people would choose."""
+    return float(f"{value:.2g}")
+
+
+def least_error(people: PeopleAdd, tried: Callable[[float, Results], Action]) -> Action:
+    """The action with the least error over caps, of those that meet the target if any does.
+
+    The noise that a cap takes grows with the cap, so that one design tells what others would take: with Laplace noise
+    of scale b an answer that the cap moves by x errs by E|x + L| = |x| + b exp(-|x|/b).
+    """
+    ladder = people.ladder()
+    moved = np.stack([np.abs(people.capped(at).q - people.results.q) for at in ladder])
+    actions: dict[float, Action] = {}
+    at = float(ladder[len(ladder) // 2])
+    while len(actions) < _CAPS and at not in actions:
+        action = actions[at] = tried(at, people.capped(at))
+        b = action.parameters["noise"] * ladder[:, None] / at
+        at = float(ladder[int(np.argmin((moved + b * np.exp(-moved / np.maximum(b, 1e-300))).mean(axis=1)))])
+    return min(actions.values(), key=lambda action: (not action.meets, action.error))
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,183 +217,203 @@ class _Trial:
     """The audit at hand, and what each attempt on it needs."""
 
     asked: Audit
+    data: Databases | None
+    run: Run
     goal: Goal
-    before: Verdict
+    before: AgainstGoal
     typical: float
     saved: str
     config: str
     rng: int
 
-    def capped(self) -> list[Action]:
-        """What each person adds, capped at what the answer hides, and dither; or nothing."""
-        if self.goal.delta is None or self.asked.times > 1 or not can_be_capped(self.asked):
-            return []
-        found = largest_cap(
-            self.asked.results, lambda published: audited_alike(self.asked, published), self.goal.epsilon,
-            self.goal.delta,
-        )  # fmt: skip
-        if found is None:
-            return []
-        at, published = found
-        try:
-            capped = audited_alike(self.asked, published)
-            designed = self._designed(None, capped, bound=at)
-        except (CertificateError, InputError):
-            return []
-        individual = () if self.asked.origin is None else self.asked.origin.individual
-        toml = ""
-        if self.asked.text is not None and individual:
-            text = capped_people_text(queries_in(self.asked.text)[0], individual, at)
-            toml = f"query = {json.dumps(text, ensure_ascii=False)}\n"
-        return [self._after(capped, designed, "cap", {"at": at}, toml, bound=at)]
+    def attempts(self, granularity: float | None, noise: Noise | None) -> list[tuple[str, Callable[[], list[Action]]]]:
+        """What is tried, each by its title; only noise where the answer as it is meets the target."""
+        attempts: list[tuple[str, Callable[[], list[Action]]]] = [
+            ("Noise", partial(self.noise, granularity, noise)),
+            ("More databases", self.waiting),
+        ]
+        if self.goal.delta is not None:
+            attempts.append(("Classical noise", partial(self.classical, granularity)))
+        if self.before.meets:
+            return attempts
+        texts = [] if self.asked.text is None else queries_in(self.asked.text)
+        if len(texts) != 1 or self.asked.component is not None:
+            return attempts
+        (query,) = texts
+        if self.goal.delta is not None and self.goal.total_risk is None and self.asked.times == 1:
+            attempts.append(("A cap", partial(self.cap, query)))
+        if self.data is not None:
+            attempts.append(("A minimum count", partial(self.minimum, query, self.data)))
+            attempts += [
+                (words.title("coarser", {"by": by}), partial(self.coarser, query, self.data, by, which))
+                for by, which in self._spans()
+            ]
+        return attempts
 
-    def noise(self, granularity: float | None, given: Noise | None) -> tuple[list[Action], tuple[str, ...]]:
-        """Noise designed for the target, now or before; or nothing, and why."""
+    def as_it_is(self) -> Action:
+        targets = " ".join(f"--target {shlex.quote(text)}" for text in self.goal.texts)
+        day = self.before.verdict.day
+        return self._row(
+            "as-is", {}, self.before, 0.0, note=self.before.verdict.sentence,
+            command=f"empriv show {shlex.quote(self.saved)} --epsilon {self.goal.epsilon:g} {targets}",
+            cover=math.nan if day is None else day.cover,
+        )  # fmt: skip
+
+    def noise(self, granularity: float | None, given: Noise | None) -> list[Action]:
+        """Noise designed for the target, now or before."""
         if self.goal.delta is None or self.goal.total_risk is not None:
-            return [], (words.no_noise("It is designed for a limit on delta, not on the total risk."),)
-        if given is not None and self._is_for_the_goal(given):
-            return [self._noise_row(given)], ()
-        try:
-            designed = self._designed(granularity, self.asked)
-        except (CertificateError, InputError) as error:
-            return [], (words.no_noise(str(error)),)
-        return [self._noise_row(designed)], ()
+            raise InputError("It is designed for a limit on delta, not on the total risk.")
+        designed = given if given is not None and self._is_for_the_goal(given) else None
+        return [self._noise_row(self._designed(granularity, self.asked) if designed is None else designed)]
 
-    def _is_for_the_goal(self, noise: Noise) -> bool:
-        there = noise.presence == "both" or self.goal.presence == "random"
-        return there and (noise.epsilon, noise.delta, noise.times) == (
-            self.goal.epsilon, self.goal.delta, self.asked.times,
-        )  # fmt: skip
+    def waiting(self) -> list[Action]:
+        """More databases, where so many would do: what the bound adds to the estimate shrinks with the root of n."""
+        need = self.before.verdict.databases_needed
+        if need is None:
+            return []
+        more = {"more": need - self.asked.n_databases, "databases": need}
+        note = "By extrapolation: the estimate must stay, and what the bound adds to it shrink."
+        command = f"empriv audit --update {shlex.quote(self.saved)} FILES"
+        row = self._row("waiting", more, self.before, 0.0, note=note, command=command)
+        return [replace(row, upper=None, verdict=UNRESOLVED)]
 
-    def _noise_row(self, designed: Noise, changed: Audit | None = None) -> Action:
-        against = reasons_against(designed, self.asked if changed is None else changed, [self.before])
-        held = not against
-        achieved = designed.achieved_delta()
-        return Action(
-            code="noise", parameters={"granularity": designed.granularity}, delta=math.nan, total_risk=math.nan,
-            upper=achieved, error=designed.expected_error, share=self._share(designed.expected_error), unanswered=0.0,
-            over=achieved / designed.delta if held and designed.delta else 0.0 if held else math.inf,
-            verdict=PASS if held else UNRESOLVED, note=" ".join((*against, designed.law.words, *designed.notes)),
-            command=self._noise_command(designed, self.saved), cover=cover_with(designed),
-        )  # fmt: skip
-
-    def classical(self, granularity: float | None) -> Action | None:
+    def classical(self, granularity: float | None) -> list[Action]:
         """The better classical noise at the same epsilon and delta, for the largest move seen."""
-        if self.goal.delta is None:
-            return None
+        assert self.goal.delta is not None
         try:
             designed = noise_for_one(
                 self.asked, epsilon=self.goal.epsilon, delta=self.goal.delta, method="classical",
                 granularity=offered_granularity(self.asked) if granularity is None else granularity,
                 presence=self.goal.presence,
             )  # fmt: skip
-        except (CertificateError, InputError):
-            return None
-        return replace(
-            self._noise_row(designed), code="classical",
-            command=f"{self._noise_command(designed, self.saved)} --method classical",
-        )  # fmt: skip
-
-    def waiting(self, as_it_is: Action) -> list[Action]:
-        """More databases, where so many would do: what the bound adds to the estimate shrinks with the root of n."""
-        need = self.before.databases_needed
-        if need is None:
+        except (CertificateError, InputError):  # for the reason that is said of noise
             return []
-        more = need - self.asked.n_databases
+        command = f"{self._noise_command(designed, self.saved)} --method classical"
+        return [replace(self._noise_row(designed), code="classical", command=command)]
+
+    def cap(self, query: str) -> list[Action]:
+        """What each person adds, capped, with noise: the cap with which both cost least; of an average, with rows."""
+        results, average, summed = self.asked.results, sum_and_rows(query), None
+        if results.draws is not None or results.outcomes.any() or results.entry_outcomes.any():
+            return []
+        if average is None and not adds_people_up(query):
+            return []
+        if average is not None:
+            if self.data is None:
+                return []
+            summed = run_query(self.data, average, self.run)
+            same = np.array_equal(summed.entry_database, results.entry_database)
+            if not same or not np.array_equal(summed.starts, results.starts):
+                raise InputError("The rows must be those that were audited.")
+        people = PeopleAdd.of(results, summed)
+        if not people.own.any():
+            return []
+        individual = () if self.asked.origin is None else self.asked.origin.individual
+
+        def tried(at: float, published: Results) -> Action:
+            toml = ""
+            if individual:
+                text = capped_people_text(query, individual, at)
+                toml = f"query = {json.dumps(text, ensure_ascii=False)}\n"
+            capped, bound = audited_alike(self.asked, published), at if summed is None else None
+            return self._after(capped, self._designed(None, capped, bound=bound), at, toml, bound=bound)
+
+        return [least_error(people, tried)]
+
+    def minimum(self, query: str, data: Databases) -> list[Action]:
+        """No answer from few people: a tenth of the databases have fewer; at least 3."""
+        present = np.bincount(self.asked.results.entry_database, minlength=self.asked.n_databases)
+        count = max(3, math.ceil(two_digits(float(np.quantile(present, _FEW)))))
+        toml = f'[protocols.minimum]\nkind = "k_threshold"\nk = {count}\n'
+        published, truth = k_threshold(query, k=count).publish(data, self.run), self.asked.results
+        true = truth.outcomes == Outcome.NUMBER
+        answered = true & (published.outcomes == Outcome.NUMBER)
+        error = np.abs(published.q[answered] - truth.q[answered])
+        row = self._row(
+            "minimum", {"k": count}, judge(audited_alike(self.asked, published), self.goal),
+            float(error.mean()) if len(error) else math.nan, toml=toml,
+            command=f"empriv compare --config {shlex.quote(self.config)}",
+        )  # fmt: skip
+        return [replace(row, unanswered=1.0 - len(error) / int(np.count_nonzero(true)))]
+
+    def coarser(self, query: str, data: Databases, by: str, which: Any) -> list[Action]:
+        """One answer for each week or month; what it says of a day is the mean over the days of its week."""
+        against = self.asked.against
+        if against is not None and (not isinstance(against, GivenRisk) or against.quantities):
+            raise InputError(words.other_databases())
+        cut = f"date_trunc('{by}', CAST(({data.database}) AS TIMESTAMP))"
+        published = run_query(replace(data, database=cut), query, self.run)
+        answers, error = self.asked.results.q, math.nan
+        if answers.ndim == 1:
+            numbers = self.asked.results.outcomes == Outcome.NUMBER
+            means = np.bincount(which, answers) / np.bincount(which)
+            error = float(np.abs(means[which] - answers)[numbers].mean())
         return [
-            replace(
-                as_it_is, code="waiting", parameters={"more": more, "databases": need}, upper=None, verdict=UNRESOLVED,
-                note="By extrapolation: the estimate must stay, and what the bound adds to it shrink.",
-                command=f"empriv audit --update {shlex.quote(self.saved)} FILES",
+            self._row(
+                "coarser", {"by": by}, judge(audited_alike(self.asked, published), self.goal), error,
+                toml=f"database = {json.dumps(cut, ensure_ascii=False)}\n",
+                command=f"empriv audit --config {shlex.quote(self.config)}",
             )
         ]  # fmt: skip
 
-    def rounding(self, to: float) -> Action:
-        """Answers rounded to a multiple."""
-        published = rounded("sum(1)", to=to).on_answers(self.asked.results, rng=self.rng)
-        toml = f'[protocols.rounded]\nkind = "rounded"\nto = {to!r}\n'
-        return self._published("rounding", {"to": to}, published, toml)
+    def _spans(self) -> Iterator[tuple[str, Any]]:
+        """Longer spans of which there are enough, with the span of each database; none unless these are days."""
+        times = order_of(self.asked.results)
+        if self.data is None or self.data.database is None or times is None or times.unit != "days":
+            return
+        gaps = np.diff(np.sort(times.place))
+        if not len(gaps) or float(np.median(gaps)) >= _WEEK:
+            return
+        days = np.floor(times.place).astype(np.int64)
+        months = days.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
+        for by, places in (("week", (days + 3) // 7), ("month", months)):  # weeks begin on Mondays; 1970 on a Thursday
+            _, which = np.unique(places, return_inverse=True)
+            if which.max() + 1 >= LEAST_DATABASES:
+                yield by, which
 
-    def on_rows(self, way: RowWay, run: Run) -> list[Action]:
-        """A way that needs the rows, collected and measured; and with noise after it, if it has that and misses."""
-        published = way.collect(run)
-        if way.code != "coarser":
-            action = self._published(way.code, way.parameters, published, way.toml)
-            return [action] if action.meets or not way.noise_toml else [action, *self._capped_noise(way, published)]
-        if self.asked.against is not None and not isinstance(self.asked.against, GivenRisk):
-            raise InputError(words.other_databases())
-        if isinstance(self.asked.against, GivenRisk) and self.asked.against.quantities:
-            raise InputError(words.other_databases())
-        numbers = self.asked.results.outcomes == Outcome.NUMBER
-        error = math.nan
-        if way.answers is not None:
-            error = float(np.abs(way.answers - self.asked.results.q)[numbers].mean())
-        return [self._row(way.code, way.parameters, published, way.toml, error, 0.0)]
+    def _row(
+        self, code: str, parameters: Mapping[str, Any], judged: AgainstGoal, error: float, *, command: str,
+        note: str = "", toml: str = "", cover: float = math.nan,
+    ) -> Action:  # fmt: skip
+        return Action(
+            code=code, parameters=parameters, delta=judged.delta, upper=judged.upper, error=error,
+            share=self._share(error), unanswered=0.0, over=judged.over, verdict=str(judged.verdict), note=note,
+            command=command, toml=toml, cover=cover,
+        )  # fmt: skip
 
-    def _capped_noise(self, way: RowWay, published: Results) -> list[Action]:
-        """Noise on what is published of capped rows; its error is from the answer without either."""
-        if self.goal.delta is None or self.goal.total_risk is not None:
-            return []
-        try:
-            capped = audited_alike(self.asked, published)
-            designed = self._designed(None, capped)
-        except (CertificateError, InputError):
-            return []
-        return [self._after(capped, designed, "capped-noise", way.parameters, way.noise_toml)]
+    def _noise_row(self, designed: Noise, changed: Audit | None = None) -> Action:
+        asked = self.asked if changed is None else changed
+        against = reasons_against(designed, asked, [self.before.verdict])
+        held = not against
+        achieved = designed.achieved_delta()
+        return Action(
+            code="noise", parameters={"granularity": designed.granularity}, delta=math.nan, upper=achieved,
+            error=designed.expected_error, share=self._share(designed.expected_error), unanswered=0.0,
+            over=achieved / designed.delta if held and designed.delta else 0.0 if held else math.inf,
+            verdict=PASS if held else UNRESOLVED, note=" ".join((*against, designed.law.words, *designed.notes)),
+            command=self._noise_command(designed, self.saved), cover=cover_with(designed),
+        )  # fmt: skip
 
-    def _after(
-        self,
-        capped: Audit,
-        designed: Noise,
-        code: str,
-        parameters: Mapping[str, Any],
-        toml: str,
-        *,
-        bound: float | None = None,
-    ) -> Action:
-        """Noise after the answer was changed; its error is from the answer without either."""
-        published = capped.results
-        numbers = (published.outcomes == Outcome.NUMBER) & (self.asked.results.outcomes == Outcome.NUMBER)
-        off = (published.q - self.asked.results.q)[numbers]
+    def _after(self, capped: Audit, designed: Noise, at: float, toml: str, *, bound: float | None) -> Action:
+        """Noise after a cap; its error is from the answer without either."""
+        off = capped.results.q - self.asked.results.q
         error = float(np.abs(off[:, None] + designed.sample((len(off), _DRAWS), self.rng)).mean())
         declared = "" if bound is None else f" --bound {bound:.12g}"
         command = (
             f"empriv audit --config {shlex.quote(self.config)} --save capped.empriv && "
             f"{self._noise_command(designed, 'capped.empriv')}{declared}"
         )
+        parameters = {"at": at, "noise": designed.expected_error, "granularity": designed.granularity}
         return replace(
-            self._noise_row(designed, capped), code=code,
-            parameters={**parameters, "granularity": designed.granularity}, error=error, share=self._share(error),
-            command=command, toml=toml,
+            self._noise_row(designed, capped), code="cap", parameters=parameters, error=error,
+            share=self._share(error), command=command, toml=toml,
         )  # fmt: skip
 
-    def _published(self, code: str, parameters: dict[str, Any], published: Results, toml: str) -> Action:
-        return self._row(code, parameters, published, toml, *_error(published, self.asked.results))
-
-    def _row(
-        self, code: str, parameters: dict[str, Any], published: Results, toml: str, error: float, unanswered: float
-    ) -> Action:
-        figures = self._judged(published)
-        command = "audit" if code == "coarser" else "compare"
-        return Action(
-            code=code, parameters=parameters, delta=figures.delta, total_risk=figures.total_risk, upper=figures.upper,
-            error=error, share=self._share(error), unanswered=unanswered, over=figures.over, verdict=figures.verdict,
-            note="", command=f"empriv {command} --config {shlex.quote(self.config)}", toml=toml,
+    def _is_for_the_goal(self, noise: Noise) -> bool:
+        both = noise.presence == "both" or self.goal.presence == "random"
+        return both and (noise.epsilon, noise.delta, noise.times) == (
+            self.goal.epsilon, self.goal.delta, self.asked.times,
         )  # fmt: skip
-
-    def _judged(self, published: Results) -> WayFigures:
-        """Those who move the answers most, first; everybody if they meet the target."""
-        influence = np.nan_to_num(largest_influence(published), nan=math.inf)
-        rows = np.sort(np.argsort(-influence, kind="stable")[:_LOOKED_AT])
-        everybody = len(rows) == len(influence)
-        looked_at = audited_alike(self.asked, published if everybody else published.of_individuals(rows))
-        # chosen by looking at everything, they show that a target is missed, not that it fails at a confidence
-        first = figures_of(looked_at, self.goal)
-        if first.over > 1:
-            return first
-        audited = looked_at if everybody else audited_alike(self.asked, published)
-        verdict = audited.verdict(**self.goal.asked, presence=self.goal.presence, level=self.goal.level)
-        return figures_of(audited, self.goal, str(verdict))
 
     def _designed(self, granularity: float | None, audited: Audit, *, bound: float | None = None) -> Noise:
         """The least noise for the target; dither, of one publication."""

@@ -1,20 +1,97 @@
-"""`Action` and `Advice`: ways to publish an answer, tried on the same databases and ranked against one target."""
+"""`Goal`, `Action` and `Advice`: a target, ways to publish an answer that were tried, and their ranking against it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from html import escape
 from importlib.metadata import version
 from typing import Any
 
-from empriv.base.harmless import visible
-from empriv.validate.verdict import PASS
+from empriv.auditing.audit import Audit
+from empriv.base.arguments import finite_epsilon, one_of, probability
+from empriv.base.text import visible
+from empriv.errors import InputError
+from empriv.validate.verdict import PASS, PRESENCES, Verdict
 from empriv.words import what_to_do as words
 from empriv.words.sentences import leaves_little, tells_little
 
 JSON_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What is to be met, as `Audit.verdict` takes it."""
+
+    epsilon: float
+    delta: float | None = None
+    total_risk: float | None = None
+    presence: str = "both"
+    level: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.delta is None and self.total_risk is None:
+            raise InputError("`delta` or `total_risk` must be given: advice needs a target.")
+        for name, limit in (("delta", self.delta), ("total_risk", self.total_risk)):
+            if limit is not None:
+                probability(name, limit)
+        one_of("presence", self.presence, PRESENCES)
+        object.__setattr__(self, "epsilon", finite_epsilon(self.epsilon))
+
+    @staticmethod
+    def from_target(target: Mapping[str, Any]) -> Goal:
+        """A goal from a dict such as ``{"epsilon": 0.1, "delta": 0.01}``."""
+        known = ("epsilon", "delta", "total_risk", "presence", "level")
+        if not isinstance(target, Mapping) or "epsilon" not in target or set(target) - set(known):
+            raise InputError(f"`target` must be a dict with an epsilon and limits ({', '.join(known[1:])}).")
+        return Goal(**target)
+
+    @property
+    def words(self) -> str:
+        return words.target(self.epsilon, self.delta, self.total_risk)
+
+    @property
+    def texts(self) -> list[str]:
+        """As --target takes it."""
+        limits = (("delta", self.delta), ("total_risk", self.total_risk))
+        return [f"{name} <= {limit:g} at {self.epsilon:g}" for name, limit in limits if limit is not None]
+
+
+@dataclass(frozen=True)
+class AgainstGoal:
+    """An audit held against a goal: its verdict, estimate and upper bound on delta, and how far it is off.
+
+    ``over`` is the largest upper bound over its limit: above 1 the target is not met.
+    """
+
+    verdict: Verdict
+    delta: float
+    upper: float
+    over: float
+
+    @property
+    def meets(self) -> bool:
+        return self.verdict == PASS
+
+
+def judge(audited: Audit, goal: Goal) -> AgainstGoal:
+    """The larger figures of a random database and, if the goal asks for it, of the day."""
+    verdict = audited.verdict(
+        epsilon=goal.epsilon, delta=goal.delta, total_risk=goal.total_risk, presence=goal.presence, level=goal.level
+    )
+    bounded = audited.bounds(goal.epsilon, goal.level)
+    deltas = [target for target in verdict.judged if target.name == "delta"]
+    over = [
+        target.upper / target.limit if target.limit > 0 else math.inf if target.upper > 0 else 0.0
+        for target in verdict.judged
+    ]
+    return AgainstGoal(
+        verdict,
+        max([float(bounded.estimate), *(target.estimate for target in deltas)]),
+        max([float(bounded.upper), *(target.upper for target in deltas)]),
+        max(over),
+    )
 
 
 @dataclass(frozen=True)
@@ -25,11 +102,10 @@ class Action:
 
     Attributes
     ----------
-    code : "as-is", "cap", "noise", "rounding", "top-coding", "capped-noise", "clipping", "minimum", "coarser",
-        "waiting" or "classical"
-    parameters : of the way, such as ``{"to": 10.0}`` of rounding
-    delta, total_risk : estimates after it: the larger of a random database and, if that was asked, one that people are
-        in; NaN if it was not measured
+    code : "as-is", "cap", "noise", "minimum", "coarser", "waiting" or "classical"
+    parameters : of the way, such as ``{"at": 280.0}`` of a cap
+    delta : the estimate after it, the larger of a random database and, if that was asked, one that people are in; NaN
+        if it was not measured
     upper : the upper bound on delta there, or None if there is none for it
     error : mean absolute error in the answer's units; NaN if it is not known
     share : the error over a typical answer
@@ -53,7 +129,6 @@ class Action:
     code: str
     parameters: Mapping[str, Any]
     delta: float
-    total_risk: float
     upper: float | None
     error: float
     share: float
@@ -92,7 +167,7 @@ class Advice:
     options : all ways that were tried, those that meet the target first, by their error; then by how near they come
     classical : the better classical noise at the same epsilon and delta for the largest move seen, to compare with;
         None if noise cannot hide what somebody changes
-    epsilon, delta, total_risk, presence, level : the target, as of `Audit.verdict`
+    goal : the target
     typical : mean size of the answers
     largest : the most that anybody moves an answer
     n_databases : that all ways were measured on
@@ -113,11 +188,7 @@ class Advice:
 
     options: tuple[Action, ...] = field(repr=False)
     classical: Action | None = field(repr=False)
-    epsilon: float
-    delta: float | None
-    total_risk: float | None
-    presence: str
-    level: float
+    goal: Goal
     typical: float = field(repr=False)
     largest: float = field(repr=False)
     n_databases: int
@@ -138,21 +209,15 @@ class Advice:
 
     def of_each_kind(self) -> tuple[Action, ...]:
         """The best of each kind of action, in the same order: a short list."""
-        return tuple({action.code: action for action in reversed(self.options)}[code] for code in self._codes)
-
-    @property
-    def _codes(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(action.code for action in self.options))
-
-    @property
-    def noise(self) -> Action | None:
-        """The row of designed noise."""
-        return next((action for action in self.options if action.code == "noise"), None)
+        first: dict[str, Action] = {}
+        for action in self.options:
+            first.setdefault(action.code, action)
+        return tuple(first.values())
 
     @property
     def sentence(self) -> str:
         """What to do, in a sentence."""
-        aim = words.target(self.epsilon, self.delta, self.total_risk)
+        aim = self.goal.words
         if self.best is not None:
             little = tells_little(self.best.error, self.typical)
             return words.best(self.best.title, self.cost(self.best), aim) + (f" {leaves_little()}" if little else "")
@@ -160,7 +225,12 @@ class Advice:
         near = self.nearest
         tried = sum(action.code != "waiting" for action in self.options)
         return words.none_meets(
-            tried, aim, None if near is None else near.title, None if near is None else near.upper, wait
+            tried,
+            aim,
+            None if near is None else near.title,
+            None if near is None else near.upper,
+            math.inf if near is None else near.over,
+            wait,
         )
 
     def cost(self, action: Action) -> str:
@@ -172,11 +242,11 @@ class Advice:
         """What designed noise saves against classical noise, and what each promises that the other does not."""
         if self.classical is None:
             return ()
-        designed = self.noise
-        error = 0.0 if designed is None or not designed.meets else designed.error
+        error = next((action.error for action in self.options if action.code == "noise" and action.meets), 0.0)
+        both = self.goal.presence == "both"
         return (
             words.saves(self.classical.error, error, self.typical, self.unit),
-            *words.promises(self.largest, self.n_databases, self.delta, self.presence == "both", self.unit),
+            *words.promises(self.largest, self.n_databases, self.goal.delta, both, self.unit),
         )
 
     @property
@@ -215,10 +285,7 @@ class Advice:
             "format": "empriv advice",
             "version": JSON_VERSION,
             "empriv": version("empriv"),
-            "target": {
-                "epsilon": self.epsilon, "delta": self.delta, "total_risk": self.total_risk,
-                "presence": self.presence, "level": self.level,
-            },
+            "target": asdict(self.goal),
             "unit": self.unit,
             "typical": _known(self.typical),
             "largest_influence": _known(self.largest),
@@ -229,10 +296,10 @@ class Advice:
             "classical": None if self.classical is None else self.classical.to_json(),
             "saved": list(self.saved),
             "left_out": list(self.left_out),
-        }  # fmt: skip
+        }
 
 
-def ranked(actions: list[Action], typical: float) -> tuple[Action, ...]:
+def ranked(actions: Sequence[Action], typical: float) -> tuple[Action, ...]:
     """Those that meet the target by their error, then waiting, then the others by how near they come.
 
     No answer counts as an error of a typical answer's size.

@@ -19,7 +19,7 @@ from empriv.results import FloatArray
 BoolArray = npt.NDArray[np.bool_]
 
 ALPHA = 0.01  # of each test
-LOWEST, HIGHEST = 0.25, 40.0  # turns in a bandwidth: frequencies that are looked at
+LOWEST, HIGHEST = 0.25, 40.0  # turns in a bandwidth: frequencies that are tried
 RADII = 5  # sizes of closeness, each a quarter of the one before
 _MOST = 16_384  # frequencies
 

@@ -146,7 +146,7 @@ def _cross_fitted(
 def _by_kernel(
     a: FloatArray, b: FloatArray, kernel: NoiseKernel | None, draws: int
 ) -> list[tuple[IntArray, NoiseKernel]]:
-    """Which rows are looked at with which kernel: without noise, their own bandwidth."""
+    """Which rows are judged with which kernel: without noise, their own bandwidth."""
     everyone = np.arange(len(b))
     if kernel is not None:
         return [(everyone, kernel)]

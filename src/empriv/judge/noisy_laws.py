@@ -6,7 +6,7 @@
 
 For any set, the mean of W estimates P(a + noise in A) - e^epsilon P(b + noise in A) without bias. That of level 1 has
 the largest mean on these databases, so that its B is above that of the best set of the true laws, which B covers; the
-lower levels have less of a mean and more of a spread. Both directions are looked at.
+lower levels have less of a mean and more of a spread. Both directions count.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from empriv.base.native import DOUBLE, DOUBLES, LONG, LONGS, library
+from empriv.base.machine import DOUBLE, DOUBLES, LONG, LONGS, library
 from empriv.errors import InputError
 from empriv.judge import noisy_laws_in_numpy
 from empriv.judge.noise_kernels import NoiseKernel
@@ -70,7 +70,7 @@ def bounds(
 def extrapolated(
     a: FloatArray, b: FloatArray, h: FloatArray, epsilons: FloatArray, *, draws: int = 1, level: float = 0.95
 ) -> FloatArray:
-    """(rows, epsilons) B(2 W_g - W_2g), ``g`` .7 of ``h`` (rows,): what is left as g goes to 0, were W linear in it.
+    """(rows, epsilons) B(2 W_g - W_2g), ``g`` .7 of ``h`` (rows,): the limit as g goes to 0, were W linear in it.
 
     .7 was chosen among eight ways to extrapolate: from h itself, covers of combs that the bandwidth resolves were
     honest in 62% of runs, from .7 h in 92%, and 15 to 25% smaller. It does not see edges inside a law: see `upper`.

@@ -1,6 +1,6 @@
-"""Several numbers that somebody moves at once: the line is the likelihood-ratio score.
+"""Several numbers that a person moves at once: the line is the likelihood-ratio score.
 
-What people did not touch is known. Of the numbers that they touched, *innovations* are what is left of each given the
+What people did not touch is known. Of the numbers that they touched, *innovations* are the residuals of each given the
 untouched ones and the touched ones before it: a person moves innovation j by w_j, and
 
     T(x) = sum over j of log f_j(x_j - w_j) - log f_j(x_j),   f_j the mixture of the noise at the innovations
@@ -38,7 +38,7 @@ _TAIL = 12.0  # standard deviations of noise beyond the points
 
 @dataclass(frozen=True, eq=False)
 class Innovations:
-    """What somebody moved, free of what is known.
+    """What a person moved, free of what is known.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""U(epsilon, noise): an upper confidence bound on how much an answer tells of somebody, with noise and without.
+"""U(epsilon, noise): an upper confidence bound on how much an answer tells of a person, with noise and without.
 
 With noise, its kernel is all that is needed, and nothing is assumed of the law of results:
 
@@ -104,7 +104,7 @@ def of_people(
     level: float = 0.95,
     enough: float = 0.0,
 ) -> Upper:
-    """U of the results with everyone and those without each of these people; who cannot matter is never looked at.
+    """U of the results with everyone and those without each of these people; who cannot matter is never laid out.
 
     ``reach`` is one number, or one for each person of the pairs.
 
@@ -112,7 +112,7 @@ def of_people(
     share of databases that they moved) times what noise leaves of their reach. No bound exceeds it, and where it is at
     most ``enough`` (the target, say) it is taken without looking further.
 
-    Atoms (points at +inf) lie in no set; somebody who changes whether there is a number at all has the share of such
+    Atoms (points at +inf) lie in no set; a person who changes whether there is a number at all has the share of such
     databases added, at its own confidence limit.
     """
     grid = np.atleast_1d(np.asarray(epsilons, float))
@@ -167,7 +167,7 @@ def each_day_alone(pairs: Pairs, epsilon: float, kernel: NoiseKernel, level: flo
     """(people,) a larger bound than U's free part, without the laws: B of what noise leaves of each day's own move.
 
     W_k = psi(a_k) - e^epsilon psi(b_k) <= alone(a_k - b_k) for every set, and so are their means. Databases on which
-    somebody changes whether there is a number count as 1.
+    a person changes whether there is a number count as 1.
     """
     with_all = pairs.points.reshape(-1, pairs.draws)[pairs.entry_database]
     with np.errstate(invalid="ignore"):
@@ -206,10 +206,10 @@ def moves(pairs: Pairs) -> tuple[FloatArray, IntArray]:
     )
     other = np.any(finite != finite_all, axis=1).astype(np.int64)
     most, changed = np.zeros(pairs.n_individuals), np.zeros(pairs.n_individuals, np.int64)
-    there = np.flatnonzero(np.diff(pairs.starts))
-    if len(there):
-        most[there] = np.maximum.reduceat(size, pairs.starts[there])
-        changed[there] = np.add.reduceat(other, pairs.starts[there])
+    present = np.flatnonzero(np.diff(pairs.starts))
+    if len(present):
+        most[present] = np.maximum.reduceat(size, pairs.starts[present])
+        changed[present] = np.add.reduceat(other, pairs.starts[present])
     return most, changed
 
 
@@ -235,10 +235,10 @@ def _reach(reach: npt.ArrayLike | None, moved: FloatArray) -> FloatArray:
 
 
 def _moves(a: FloatArray, b: FloatArray, draws: int) -> tuple[FloatArray, IntArray]:
-    here, there = np.broadcast_arrays(np.isfinite(a), np.isfinite(b))
-    both = here & there
+    finite_a, finite_b = np.broadcast_arrays(np.isfinite(a), np.isfinite(b))
+    both = finite_a & finite_b
     size = np.abs(np.subtract(a, b, out=np.zeros(b.shape), where=both)).max(axis=1, initial=0.0)
-    return size, (here != there).reshape(len(b), -1, draws).any(axis=2).sum(axis=1)
+    return size, (finite_a != finite_b).reshape(len(b), -1, draws).any(axis=2).sum(axis=1)
 
 
 def _judged(

@@ -1,7 +1,7 @@
 """The ledger of releases: releases from the same databases compose only jointly, so empriv remembers them.
 
 `Ledger` is the file; `identity_of` says which databases a release is from; `Release`, `Figures`, `Joint` and `Policy`
-are what it is told. See docs/ledger.md.
+are what it is told. See docs/again.md.
 """
 
 from empriv.ledger.book import Ledger, Released, Verification
@@ -18,6 +18,7 @@ from empriv.ledger.values import (
     PricesByName,
     Release,
     ReleaseEntry,
+    Review,
     identity_of,
 )
 
@@ -36,6 +37,7 @@ __all__ = [
     "Release",
     "ReleaseEntry",
     "Released",
+    "Review",
     "Verification",
     "identity_of",
 ]

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 from empriv.collecting.sql.forms import form_of
 from empriv.errors import InputError, LedgerError, RefusalError
 from empriv.ledger import store
+from empriv.ledger.budget import refusal, spent_words
 from empriv.ledger.chain import (
     START,
     Digests,
@@ -49,7 +50,6 @@ from empriv.ledger.chain import (
     sealed_label,
     text_faults,
 )
-from empriv.ledger.limits import refusal, spent_words
 from empriv.ledger.same_rows import Known, ToldApart
 from empriv.ledger.values import (
     Answer,
@@ -69,7 +69,7 @@ from empriv.ledger.values import (
 
 if TYPE_CHECKING:
     from empriv.base.row_sketches import RowSketches
-    from empriv.ledger.spending import Remaining
+    from empriv.ledger.budget import Remaining
     from empriv.results import Results
 
 _TIMEOUT = 30.0
@@ -222,10 +222,12 @@ class Ledger:
         Raises
         ------
         RefusalError
-            The policy does not allow it; nothing was drawn or written.
+            The policy, or a checker, does not allow it; nothing was drawn or written.
         LedgerError
             The ledger cannot be read or written, or was tampered with.
         """
+        if release.review is not None and release.review.outcome == "refused":
+            raise RefusalError("A checker refused this release. Hint: change the query or its noise, and ask again.")
         archive = None if release.results is None else _packed(release.results)
         form_of(release.query)  # parsed, and remembered, before others have to wait
         with store.opened(self.path, timeout=self.timeout) as connection:
@@ -246,7 +248,7 @@ class Ledger:
                 reason = _reason(connection, policy, release, asked, known, sharing, self.path)
                 spending = None
                 if reason is None and policy.window is not None:
-                    from empriv.ledger.spending import Spending  # arrays, which a ledger without a window does without
+                    from empriv.ledger.budget import Spending  # arrays, which a ledger without a window does without
 
                     spending = Spending.of(connection, policy, release, asked, key)
                     reason = spending.refusal()
@@ -294,7 +296,7 @@ class Ledger:
 
     def left(self) -> Remaining:
         """What the latest window of the policy has spent, and how many more releases like the last fit."""
-        from empriv.ledger.spending import left_of
+        from empriv.ledger.budget import left_of
 
         with self._reading() as connection:
             _glance(connection, self.path)
@@ -541,6 +543,7 @@ def _facts(release: Release, digests: Digests, asked: Indexed, key: bytes) -> di
         "achieved": to_json(release.achieved),
         "joint": None if release.joint is None else to_json(release.joint),
         "verified": release.verified,
+        "review": None if release.review is None else to_json(release.review),
         "n_databases": digests.n_databases,
         "n_individuals": int(release.n_individuals),
     }

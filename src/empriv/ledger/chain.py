@@ -246,10 +246,8 @@ def index_faults(entries: Iterable[Entry], rows: Mapping[int, Indexed], key: byt
     for entry in entries:
         row = rows.get(entry.id)
         if isinstance(entry, ReleaseEntry):
-            same = row is not None and (row.fingerprint, row.database) == (entry.fingerprint, entry.database)
-            if same and row is not None and entry.content is not None:
-                same = row.question == entry.question and row.commitment(key) == entry.content
-            if not same:
+            said = (entry.fingerprint, entry.database, entry.question, entry.content)
+            if row is None or (row.fingerprint, row.database, row.question, row.commitment(key)) != said:
                 faults.append(f"What is kept of entry {entry.id}, to know it again, is missing or was changed.")
         elif row is not None:
             faults.append(f"Entry {entry.id} is no release, and is kept as one.")

@@ -29,7 +29,7 @@ from empriv.ledger.chain import START, Digests, Indexed, KeptRows, Row, link, pi
 
 # "EPLG" in ASCII.
 APPLICATION_ID = 0x45504C47
-VERSION = 3
+VERSION = 4
 _AT_ONCE = 500  # digests in one question to SQLite
 _CHAIN = (
     "CREATE TABLE entries (id INTEGER PRIMARY KEY, body TEXT NOT NULL, previous TEXT NOT NULL UNIQUE, "

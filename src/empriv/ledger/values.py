@@ -12,16 +12,56 @@ import sys
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from datetime import datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Protocol
 
 from empriv.errors import InputError
-from empriv.ledger.windows import window_of
 
 if TYPE_CHECKING:
     from empriv.base.row_sketches import RowSketch
     from empriv.results import FloatArray, Results
+
+
+_WINDOW = re.compile(r"([1-9]\d{0,5})( ?d| ?days?)?", re.IGNORECASE | re.ASCII)
+_DAY = re.compile(r"(\d{4}-\d\d-\d\d)( .*)?", re.ASCII)
+
+
+@dataclass(frozen=True)
+class PolicyWindow:
+    """So many days of databases in a row, or so many releases in a row."""
+
+    length: int
+    days: bool
+
+    @property
+    def words(self) -> str:
+        if self.length == 1:
+            return "1 day" if self.days else "1 release"
+        return f"{self.length:,} {'days' if self.days else 'releases'}"
+
+
+def window_of(text: str | int) -> PolicyWindow:
+    """Understand ``"365d"``, a number of days, or ``52``, a number of releases."""
+    parts = _WINDOW.fullmatch(str(text).strip()) if isinstance(text, str | int) and text is not True else None
+    if parts is None:
+        raise InputError(f'`window` must be a number of days, as "365d", or of releases, as 52, got {text!r}.')
+    return PolicyWindow(int(parts[1]), parts[2] is not None)
+
+
+def today() -> int:
+    """The day that it is in UTC, counted from the year 1."""
+    return datetime.now(UTC).date().toordinal()
+
+
+def day_of(label: str) -> int | None:
+    """The day of a label as `label_text` writes it, counted from the year 1; None if it is no date."""
+    parts = _DAY.fullmatch(label)
+    try:
+        return None if parts is None else date.fromisoformat(parts[1]).toordinal()
+    except ValueError:
+        return None
+
 
 Answer = float | tuple[float, ...]
 
@@ -240,11 +280,40 @@ class Policy:
 
 @dataclass(frozen=True, eq=False)
 class PricesByName:
-    """What one release tells of each person: see `empriv.ledger.windows.Prices`, with names instead of digests."""
+    """What one release tells of each person: see `empriv.ledger.values.Prices`, with names instead of digests."""
 
     people: Sequence[str] = field(repr=False)
     squares: FloatArray = field(repr=False)
     escapes: FloatArray = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Review:
+    """What a checker said of a release before it was made: "approved" or "refused", who, in which role, why and when.
+
+    Examples
+    --------
+    >>> from empriv.ledger import Review
+    >>> said = Review("approved", "Ada Lovelace", "data protection officer", "weekly totals", "2026-11-18T09:00:00Z")
+    """
+
+    outcome: str
+    checker: str
+    role: str
+    reason: str
+    time: str
+
+    def __post_init__(self) -> None:
+        if self.outcome not in ("approved", "refused"):
+            raise InputError(f"`outcome` must be approved or refused, got {self.outcome!r}.")
+        for name, most in (("checker", 100), ("role", 100), ("reason", 2000)):
+            text = getattr(self, name)
+            if not isinstance(text, str) or not text.strip() or len(text) > most:
+                raise InputError(f"`{name}` must be given, in at most {most:,} letters.")
+        try:
+            datetime.fromisoformat(self.time)
+        except (TypeError, ValueError):
+            raise InputError(f"`time` must be a date with a time, got {self.time!r}.") from None
 
 
 @dataclass(frozen=True)
@@ -271,6 +340,7 @@ class Release:
         ``plan`` already, or to take everybody for the one who is told most
     dated : whether the date in the label is the data's own; otherwise a window of days goes by when it is released
     verified : what was done to verify the answer, in words, for the record
+    review : what a checker said of it; what a checker refused is not released
     """
 
     identity: Identity
@@ -289,6 +359,7 @@ class Release:
     prices: PricesByName | None = field(default=None, repr=False)
     dated: bool = True
     verified: str | None = None
+    review: Review | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.query, str) or not self.query.strip():
@@ -378,6 +449,7 @@ class ReleaseEntry(Entry):
     day : of its database, counted from a day that only the ledger knows; None where the policy has no window, or where
         the date is not the data's own
     verified : what was done to verify the answer, in words
+    review : what a checker said of it
     further : whether it may be of the same database as an earlier release of the same question, and so counts beside
         it. It is not in an export, to which it would tell that two answers are the same
     rows, label : digest of the sketch of the rows that it is of, the same for the same rows by any name, and what the
@@ -397,13 +469,14 @@ class ReleaseEntry(Entry):
     n_databases: int
     n_individuals: int
     answer: Answer
-    results: str | None = None
-    question: str | None = None
-    content: str | None = None
-    audited: str | None = None
+    results: str | None
+    question: str
+    content: str
+    audited: str | None
+    verified: str | None
     prices: int | None = None
     day: int | None = None
-    verified: str | None = None
+    review: Review | None = None
     further: bool = False
     rows: str | None = None
     label: str = field(default="", repr=False)
@@ -461,6 +534,7 @@ def entry_from_json(facts: Mapping[str, Any], *, previous: str, hash: str) -> En
     joint = facts["joint"]
     names = (
         "verbatim", "fingerprint", "database", "query", "component", "method", "law", "n_databases", "n_individuals",
+        "results", "question", "content", "audited", "verified",
     )  # fmt: skip
     return ReleaseEntry(
         **link,
@@ -469,13 +543,9 @@ def entry_from_json(facts: Mapping[str, Any], *, previous: str, hash: str) -> En
         achieved=Figures(**facts["achieved"]),
         joint=None if joint is None else Joint(**{**joint, "entries": tuple(joint["entries"])}),
         answer=answer_from_json(facts["answer"]),
-        results=facts["results"],
-        question=facts.get("question"),
-        content=facts.get("content"),
-        audited=facts.get("audited"),
         prices=facts.get("prices"),
         day=facts.get("day"),
-        verified=facts.get("verified"),
+        review=None if facts["review"] is None else Review(**facts["review"]),
     )
 
 

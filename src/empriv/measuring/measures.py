@@ -115,4 +115,4 @@ def _several_numbers(results: Results, density: Density) -> TableRisk:
     # A stated bandwidth is in the unit of the answers, which those that they were made from need not share.
     if results.made_from is None or is_literal(density):
         return table
-    return table.made_by(_several_numbers(results.made_from, density))
+    return replace(table, made_from=_several_numbers(results.made_from, density))

@@ -1,11 +1,11 @@
 """What noise leaves to be told: the judge's upper bound of the noisy answer.
 
 Two pairs of laws are judged, each with the noise drawn as its kernel, on its lattice: the paper's, results with
-everyone and without a person; and that of the day on which people are there: the others' results, and the same moved by
-the most that anybody did. The larger bound counts. A law of several parts (`paper`) tells at most the mean of what its
-parts tell, by the joint convexity of hockey sticks; the bounds of all parts hold together at the level.
+everyone and without a person; and that of the day on which people are present: the others' results, and the same moved
+by the most that anybody did. The larger bound counts. A law of several parts (`paper`) tells at most the mean of what
+its parts tell, by the joint convexity of hockey sticks; the bounds of all parts hold together at the level.
 
-A day on which somebody decides whether there is an answer at all is hidden by no noise. The paper's pair counts the
+A day on which a person decides whether there is an answer at all is hidden by no noise. The paper's pair counts the
 share of such days.
 """
 
@@ -14,16 +14,18 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from empriv.base.threads import workers
+from empriv.base.machine import workers
+from empriv.errors import InputError
 from empriv.judge.cover import of_moves
 from empriv.judge.noise_kernels import NoiseKernel, alone
 from empriv.judge.upper import LEAST_DATABASES, each_day_alone, moves, of_people, unseen
+from empriv.measuring import GivenRisk, Risk, TableRisk
 from empriv.measuring.line.atoms import Pairs, split
-from empriv.measuring.line.risk import Risk
 from empriv.noise.law import Law, Part
 from empriv.results import FloatArray, IntArray
 from empriv.validate.bounds import bounds
@@ -32,8 +34,8 @@ from empriv.validate.covering import hiding_of
 PRESENCES = ("both", "random")
 LEVEL = 0.95
 _MOVERS = 6  # people who move the answer most, whose absence makes a law of its own
-_SEVERAL = 256  # people: so many are looked at in threads
-_FIRST = 64  # people who are looked at first for the largest bound
+_SEVERAL = 256  # people: so many are judged in threads
+_FIRST = 64  # people who are judged first for the largest bound
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,17 +105,17 @@ class JudgedAnswer:
     def of_everyone(
         self, kernel: NoiseKernel, epsilon: float, delta: float, level: float = LEVEL
     ) -> tuple[IntArray, FloatArray]:
-        """Those who have to be looked at, and their bounds."""
+        """Those who have to be judged, and their bounds."""
         rows = self.not_hidden(kernel, epsilon, delta, level)
         return rows, self.of_rows(kernel, epsilon, rows, level)
 
     def of_the_day(self, kernel: NoiseKernel | None, epsilon: float, level: float = LEVEL) -> float:
-        """The same of the largest move, on the day that somebody made it; 0 where that is not asked."""
+        """The same of the largest move, on the day that a person made it; 0 where that is not asked."""
         if self.presence == "random":
             return 0.0
         if kernel is None:
-            there = hiding_of(self.risk, None)
-            return there.upper(float(there.moves.relative.max(initial=0.0)), epsilon, level)
+            as_it_is = hiding_of(self.risk, None)
+            return as_it_is.upper(as_it_is.most, epsilon, level)
         if self.changed.any():
             return 1.0
         if not self.largest > 0:
@@ -122,7 +124,7 @@ class JudgedAnswer:
         return float(of_moves(laws, moved, epsilon, kernel, draws=self.pairs.draws, level=level).values.max())
 
     def not_hidden(self, kernel: NoiseKernel, epsilon: float, delta: float, level: float = LEVEL) -> IntArray:
-        """People whom the noise alone need not keep within delta: only they have to be looked at."""
+        """People whom the noise alone need not keep within delta: only they have to be judged."""
         n = len(self.pairs.points) // self.pairs.draws
         reach = 2.0 * self.moved if self.reach is None else np.maximum(self.moved, self.reach)
         most = np.maximum(self._by_noise_alone(kernel, epsilon, level), unseen(n, epsilon, kernel, reach, level))
@@ -160,12 +162,12 @@ class JudgedAnswer:
         return np.minimum(out, 1.0)
 
     def upper(self, law: Law, epsilon: float) -> float:
-        """The largest, and that of the largest move on the day that somebody made it."""
+        """The largest, and that of the largest move on the day that a person made it."""
         parts = _parts(law)
-        there = min(1.0, sum(share * self.of_the_day(kernel, epsilon, level) for share, kernel, level in parts))
+        on_the_day = min(1.0, sum(share * self.of_the_day(kernel, epsilon, level) for share, kernel, level in parts))
         if len(parts) > 1 or parts[0][1] is None:
-            return max(there, float(self.upper_i(law, epsilon).max(initial=0.0)))
-        kernel, best, start, size = parts[0][1], there, 0, _FIRST
+            return max(on_the_day, float(self.upper_i(law, epsilon).max(initial=0.0)))
+        kernel, best, start, size = parts[0][1], on_the_day, 0, _FIRST
         most = self._by_noise_alone(kernel, epsilon)
         order = np.argsort(-most, kind="stable")
         lost = self.changed[order] > 0
@@ -219,3 +221,54 @@ def by_noise_alone(law: Law, move: npt.ArrayLike, epsilon: npt.ArrayLike) -> Flo
         kernel = kernel_of(law, part)
         out += share * (np.asarray(moved > 0, float) if kernel is None else alone(kernel, epsilons, moved))
     return out
+
+
+@dataclass(frozen=True, eq=False)
+class NoiseSubject:
+    """The risk that noise is designed for.
+
+    Attributes
+    ----------
+    risk : of one number, or of several
+    given : whether its results are residuals
+    presence : whether noise must serve on the day that people are in too, unless told otherwise
+    unit : of the answers, where one was named
+    """
+
+    risk: Risk | TableRisk
+    given: bool = False
+    presence: bool = True
+    unit: str = ""
+
+
+def subject_of(risk: Any) -> NoiseSubject:
+    """The subject of a risk, or of whatever says by a method ``noise_subject`` which one it holds, such as an audit."""
+    if isinstance(risk, GivenRisk):
+        if len(risk.atoms.names) or risk.atoms.own or risk.atoms.digit_steps:
+            raise InputError(
+                "`risk` must be of results without outcomes or last digits that have a mass of their own to design "
+                "noise given what is known, got some. Hint: design_noise(audit.risk), for a reader who knows nothing."
+            )
+        return NoiseSubject(risk.without_logarithm(), given=True)  # noise is added to results, not to logarithms
+    if isinstance(risk, Risk | TableRisk):
+        return NoiseSubject(risk)
+    if not hasattr(risk, "noise_subject"):
+        raise InputError(f"`risk` must be a Risk or an Audit, got {type(risk).__name__}.")
+    subject: NoiseSubject = risk.noise_subject()
+    return subject
+
+
+def one_number(risk: Any) -> Risk:
+    """The risk of one number that was given."""
+    found = subject_of(risk).risk
+    if not isinstance(found, Risk):
+        raise InputError(f"`risk` must be that of one number, got {type(found).__name__}.")
+    return found
+
+
+def several_numbers(risk: Any) -> TableRisk:
+    """The risk of several numbers that was given."""
+    found = subject_of(risk).risk
+    if not isinstance(found, TableRisk):
+        raise InputError(f"`risk` must be that of several numbers, got {type(found).__name__}.")
+    return found

@@ -1,7 +1,7 @@
 """`Law`: the law of the noise, on the multiples of a power of two or of a decimal, exactly as it is drawn.
 
 A law is a mixture with integer weights (of 2^64) of a point mass at 0, discrete Laplace laws, discrete Gaussian laws
-and tables. `design` designs one, `certify` proves what it achieves, `drawing` draws from it; here
+and tables. `design` designs one, `judging` says what it achieves, `drawing` draws from it; here
 are its probabilities. The draws of `Law.sample` are for study only.
 """
 
@@ -63,15 +63,6 @@ def multiples(cells: npt.ArrayLike, granularity: float) -> FloatArray:
     if abs(step.numerator) < 2**53 and step.denominator < 2**53:
         return np.asarray(cells, float) * float(step.numerator) / float(step.denominator)
     return np.asarray(cells, float) * granularity
-
-
-def cells_moved(change: npt.ArrayLike, granularity: float) -> FloatArray:
-    """The most cells by which a change of this size moves an answer that is rounded to the lattice.
-
-    Answers over a power of two are exact. Over another granularity each may be off by a last digit, which may move a
-    cell more.
-    """
-    return np.ceil(np.asarray(change, float) / granularity) + (0.0 if _is_power_of_two(granularity) else 1.0)
 
 
 def decimal_at_most(size: float) -> float:

@@ -17,27 +17,22 @@ import numpy as np
 import numpy.typing as npt
 
 from empriv.base.arguments import finite_epsilon, one_epsilon, one_of, probability, unit_name, whole_number
-from empriv.base.display import lines_html
 from empriv.base.storage import WRONG_FACTS, read_archive, write_archive
+from empriv.base.text import lines_html
 from empriv.errors import CertificateError, FileFormatError, InputError
 from empriv.measuring.densities.density import Density, Kde
 from empriv.measuring.densities.specs import density_from_json, density_to_json
 from empriv.measuring.line.risk import Risk, measure_line
-from empriv.measuring.measures import measure
 from empriv.measuring.series import HowOften, Publications
-from empriv.measuring.series.by_kind import PublicationEffects
-from empriv.measuring.series.how_often import within
+from empriv.measuring.series.repeated import PublicationEffects, within
 from empriv.noise import METHODS
 from empriv.noise.drawing import release
-from empriv.noise.drawn import with_noise
-from empriv.noise.judging import LEVEL, PRESENCES, JudgedAnswer, by_noise_alone
+from empriv.noise.judging import LEVEL, PRESENCES, JudgedAnswer, by_noise_alone, one_number
 from empriv.noise.law import Law, decimal_at_most
-from empriv.noise.measured import one_number
 from empriv.noise.publications import effects_with_noise
 from empriv.results import FloatArray, Results
 from empriv.validate.bounds import bounds
 from empriv.validate.checks.check import outlasting_noise
-from empriv.validate.checks.robustness import subset
 from empriv.validate.covering import cover
 from empriv.words.sentences import amount
 
@@ -63,7 +58,7 @@ class Noise:
     declared_bound : the user's bound on what one individual may do to an answer, or None
     declared_granularity : whether the user chose the granularity; only then may answers be released
     times : publications, each from a database of its own, that together keep the target
-    given : whether the risk's results are what is left of the answers given what is known, and hold no answers
+    given : whether the risk's results are the residuals of the answers given what is known, and hold no answers
     unit : of the answers
 
     Examples
@@ -173,24 +168,18 @@ class Noise:
 
     @cached_property
     def cover(self) -> float:
-        """The largest move of the answer that the noisy answer hides on the day that somebody makes it."""
-        if self.unconditional:
-            assert self.declared_bound is not None
-            return self.declared_bound
-        found = cover(self.risk, self.epsilon, self.delta, noise=self)
-        largest = self.judged.largest  # asked itself, where a cover is found by steps
-        seen = largest if largest > found and self.presence == "both" and self.holds else found
-        return seen if self.declared_bound is None else min(seen, self.declared_bound)
+        """The largest move of the answer that the noisy answer hides on the day that a person makes it."""
+        return cover(self.risk, self.epsilon, self.delta, noise=self)
 
     @property
     def unconditional(self) -> bool:
-        """Whether the noise alone keeps the promise for all that somebody may do within the declared bound."""
+        """Whether the noise alone keeps the promise for all that a person may do within the declared bound."""
         if self.declared_bound is None or self.times > 1:
             return False
         return float(by_noise_alone(self.law, self.declared_bound, self.epsilon)) <= self.delta
 
     def publications(self, epsilon: float | None = None) -> Publications:
-        """delta of any number of publications with this noise, each from a database of its own (docs/series.md).
+        """delta of any number of publications with this noise, each from a database of its own (docs/again.md).
 
         ``upper_delta(times)`` of it is the upper figure at 95% confidence, ``estimated_delta(times)`` the estimate.
         """
@@ -228,19 +217,12 @@ class Noise:
         """The least noise that is not exceeded with probability ``p``."""
         return self.law.quantile(p)
 
-    def pdf(self, x: npt.ArrayLike) -> FloatArray:
-        """Probability of the multiple nearest to x over the granularity: the law drawn as a step function."""
-        return np.asarray(self.law.pmf(self._cells(np.rint, x)) / self.law.granularity)
-
     def cdf(self, x: npt.ArrayLike) -> FloatArray:
         """Probability of noise of at most x: a step function, which rises at multiples of the granularity."""
-        return self.law.cdf(self._cells(np.floor, x))
-
-    def _cells(self, rounding: Any, x: npt.ArrayLike) -> npt.NDArray[np.int64]:
         places = np.asarray(x, float) / self.law.granularity
         if np.isnan(places).any():
             raise InputError("`x` must be numbers, got NaN.")
-        return np.asarray(rounding(np.clip(places, -(2.0**62), 2.0**62)), np.int64)
+        return self.law.cdf(np.asarray(np.floor(np.clip(places, -(2.0**62), 2.0**62)), np.int64))
 
     def sample(self, size: int | tuple[int, ...], rng: np.random.Generator | int | None = None) -> FloatArray:
         """Pseudo-random draws of the noise: for study, never for a release."""
@@ -290,29 +272,6 @@ class Noise:
     def notes(self) -> tuple[str, ...]:
         """What is promised, and on what it rests, in sentences."""
         return _promise(self)
-
-    def remeasure(
-        self,
-        *,
-        draws: int = 64,
-        rng: np.random.Generator | int | None = None,
-        density: Density | None = None,
-        most: int | None = None,
-    ) -> Risk:
-        """The risk of noisy answers, measured anew from draws of rounded results with noise.
-
-        ``most`` keeps so many individuals, those with the largest bounds under noise.
-        """
-        for name, number in (("draws", draws), ("most", most)):
-            if number is not None:
-                whole_number(name, number, least=1)
-        results = self.risk.results
-        if most is not None and most < results.n_individuals:
-            results = subset(results, np.argsort(-self.achieved_delta_i(), kind="stable")[:most])
-        drawn = with_noise(results, self.law, draws=draws, rng=np.random.default_rng(rng))
-        risk = measure(drawn, density=density)
-        assert isinstance(risk, Risk)
-        return risk
 
     # Files
 

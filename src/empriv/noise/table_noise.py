@@ -16,19 +16,17 @@ from typing import Any
 
 import numpy as np
 
-from empriv.base.arguments import one_epsilon, one_of, whole_number
-from empriv.base.display import table_html
+from empriv.base.arguments import one_epsilon, one_of
 from empriv.base.storage import WRONG_FACTS, read_archive, write_archive
+from empriv.base.text import table_html
 from empriv.errors import CertificateError, FileFormatError, InputError
 from empriv.judge.noise_kernels import NoiseKernel
-from empriv.measuring import RiskContract, TableRisk, measure
+from empriv.measuring import TableRisk, measure
 from empriv.measuring.tables.relations import Relations, relations_of
 from empriv.noise import drawing
-from empriv.noise.drawn import with_noise
-from empriv.noise.judging import PRESENCES
+from empriv.noise.judging import PRESENCES, several_numbers
 from empriv.noise.judging import kernel_of as kernel_of_part
 from empriv.noise.law import Law
-from empriv.noise.measured import several_numbers
 from empriv.results import FloatArray, Results
 from empriv.validate.bounds import bounds
 from empriv.validate.checks.check import outlasting_noise
@@ -148,16 +146,11 @@ class TableNoise:
             "in a random database"
         )  # fmt: skip
         said = [
-            f"The upper bound of everybody's delta with this noise meets the target {where}; cells that somebody does "
+            f"The upper bound of everybody's delta with this noise meets the target {where}; cells that a person does "
             "not touch are taken as known without noise.",
             "Holds for moves as large as were seen: a release checks those of its own day.",
         ]
         return (*said, _ADDED_UP) if self.consistent else tuple(said)
-
-    def remeasure(self, *, draws: int = 8, rng: np.random.Generator | int | None = None) -> RiskContract:
-        """The risk with noise: every result gets ``draws`` draws of it."""
-        whole_number("draws", draws, least=1)
-        return measure(with_noise(self.risk.results, self.laws, draws=draws, rng=np.random.default_rng(rng)))
 
     def certified_for(self, risk: Any) -> TableNoise:
         """The same noise, with what it achieves computed again for this risk."""

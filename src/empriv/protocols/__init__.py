@@ -7,7 +7,7 @@
 Each wraps a query or another protocol. `Protocol.collect` returns `Results` for `measure` and all that follows.
 """
 
-from empriv.protocols.hidden_cells import HiddenCells, check_hidden
+from empriv.protocols.cell_steps import HiddenCells, check_hidden
 from empriv.protocols.protocol import Protocol
 from empriv.protocols.ready import (
     cap_people,

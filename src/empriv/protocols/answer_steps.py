@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from empriv.errors import MissingExtraError, QueryError
-from empriv.noise.drawn import with_noise
+from empriv.noise.drawing import with_noise
 from empriv.noise.noise import Noise
 from empriv.noise.table_noise import TableNoise
-from empriv.protocols.row_steps import NoiseLaw
+from empriv.protocols.query_steps import NoiseLaw
 from empriv.results import FloatArray, IntArray, Outcome, Results, outcomes_of
 
 Sampler = Literal["seeded", "opendp"]

@@ -2,37 +2,112 @@
 
     rows ──steps on rows──▶ rows ──query──▶ answer ──steps on answers──▶ published answer
 
-The steps are in `row_steps`, `query_steps` and `answer_steps`; ready-made protocols in `ready`.
+Steps on rows and on the query are in `query_steps`, on cells in `cell_steps`, on answers in `answer_steps`; `ready` has
+ready-made protocols.
 """
 
 from __future__ import annotations
 
+import math
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+from sqlglot import exp
 
 from empriv.base.progress import progress as progress_bar
 from empriv.collecting.engines.engine import ClusterEngine, Engine
-from empriv.collecting.pipeline import run_query
 from empriv.collecting.queries import DATA, Query, query_of
-from empriv.collecting.run_options import Run
+from empriv.collecting.run_query import Run, run_query
 from empriv.collecting.sources import Databases
-from empriv.collecting.sql.templates import query as tree
+from empriv.collecting.sql.printing import fill
+from empriv.collecting.sql.printing import query as tree
 from empriv.errors import InputError
 from empriv.protocols.answer_steps import Added, AnswerStep, Designed, Rounded
 from empriv.protocols.cell_steps import CellStep
-from empriv.protocols.places import adds_people_up
-from empriv.protocols.query_steps import CappedPeople, Guard
-from empriv.protocols.row_steps import RowStep
+from empriv.protocols.query_steps import CappedPeople, Guard, RowStep, capped_people
 from empriv.protocols.stepped import Open, SteppedSession, layers, name_rows, with_draws
 from empriv.results import Results
 
 if TYPE_CHECKING:
     from empriv.collecting.functions.frames import FrameKind
+
+
+def summed_columns(query: Any) -> tuple[str, ...]:
+    """Columns that the query adds up or averages; none of a function of the rows."""
+    select = query_of(query).select
+    if select is None:
+        return ()
+    sums = [node for node in select.walk() if isinstance(node, exp.Sum | exp.Avg)]
+    return tuple(dict.fromkeys(column.name for node in sums for column in node.find_all(exp.Column)))
+
+
+def capped_text(query: str, column: str, at: float) -> str:
+    """The query with a column capped inside what it adds up: the same as top-coding, as a query of its own."""
+    select = query_of(query).select
+    assert select is not None
+    select = select.copy()
+    for node in [node for node in select.walk() if isinstance(node, exp.Column) and node.name == column]:
+        capped = fill("CASE WHEN x > cap THEN cap ELSE x END", x=node.copy(), cap=exp.Literal.number(f"{at:.17g}"))
+        node.replace(capped)
+    return str(select.sql(dialect="duckdb"))
+
+
+def capped_people_text(query: str, individual: Sequence[str], at: float) -> str:
+    """The query with what each person adds capped, as a query of its own; see `protocols.cap_people`."""
+    select = capped_people(query_of(query), individual, at).select
+    assert select is not None
+    return str(select.sql(dialect="duckdb"))
+
+
+def adds_people_up(query: Any) -> bool:
+    """Whether the answer is one sum or one count, so that what a person adds is what they move it by."""
+    select = query_of(query).select
+    if not isinstance(select, exp.Select) or len(select.expressions) != 1 or select.args.get("group"):
+        return False
+    item = select.expressions[0].unalias()
+    item = item.this if isinstance(item, exp.Filter) else item
+    return type(item) in (exp.Sum, exp.Count) and not item.find(exp.Distinct)
+
+
+def sum_and_rows(query: Any) -> str | None:
+    """The sum and the number of rows behind an average, as a query of its own; None of any other query."""
+    select = query_of(query).select
+    if not isinstance(select, exp.Select) or len(select.expressions) != 1 or select.args.get("group"):
+        return None
+    item = select.expressions[0].unalias()
+    average = item.this if isinstance(item, exp.Filter) else item
+    if type(average) is not exp.Avg or average.find(exp.Distinct):
+        return None
+    parts = []
+    for of in (exp.Sum, exp.Count):
+        part = item.copy()
+        whole = of(this=average.this.copy())
+        if isinstance(part, exp.Filter):
+            part.set("this", whole)
+        parts.append(part if isinstance(part, exp.Filter) else whole)
+    select = select.copy()
+    select.set("expressions", [exp.alias_(part, name) for part, name in zip(parts, ("total", "many"), strict=True)])
+    return str(select.sql(dialect="duckdb"))
+
+
+def rounded_text(query: str, to: float) -> str:
+    """The query with its one answer rounded to multiples of ``to``, as a query of its own."""
+    select = query_of(query).select
+    assert select is not None
+    select = select.copy()
+    answer = select.expressions[-1]
+    inner = answer.this if isinstance(answer, exp.Alias) else answer
+    # by a whole number where that is the same, so that a tenth comes out as the decimal that people write
+    parts = round(1 / to)
+    whole = parts > 1 and math.isclose(parts * to, 1.0, rel_tol=1e-12)
+    form, step = ("ROUND((x) * step) / step", float(parts)) if whole else ("ROUND((x) / step) * step", to)
+    inner.replace(fill(form, x=inner.copy(), step=exp.Literal.number(f"{step:.17g}")))
+    return str(select.sql(dialect="duckdb"))
+
 
 DRAWS = 64
 """Draws of a randomised protocol for each database, by default."""

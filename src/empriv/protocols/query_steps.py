@@ -7,58 +7,45 @@ each person first, in a subquery that the rewrite understands too.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from sqlglot import exp, parse_one
 
-from empriv.collecting.engines.data_view import quoted
+from empriv.collecting.engines.engine import quoted
 from empriv.collecting.queries import DATA, Query
-from empriv.collecting.sql.templates import fill
+from empriv.collecting.sql.printing import fill
 from empriv.errors import QueryError
 
 
 @dataclass(frozen=True)
-class FewRows:
-    """No answer from fewer than this many rows."""
+class TooFew:
+    """No answer from fewer than this many rows, or individuals."""
 
-    fewer_than: int
-    kind: ClassVar[str] = "few rows"
-    randomised: ClassVar[bool] = False
-
-    def guarded(self, query: Query, individual: Sequence[str]) -> Query:  # noqa: ARG002 — rows are anybody's
-        if query.function is not None:
-            return replace(query, function=Guarded(query.function, self.fewer_than, ()))
-        return _guarded(query, "COUNT(*)", self.fewer_than)
-
-    @property
-    def words(self) -> str:
-        return f"no answer from fewer than {self.fewer_than} rows"
-
-
-@dataclass(frozen=True)
-class FewIndividuals:
-    """No answer from fewer than this many individuals."""
-
-    k: int
-    kind: ClassVar[str] = "few individuals"
+    least: int
+    of: Literal["rows", "individuals"]
+    kind: ClassVar[str] = "too few"
     randomised: ClassVar[bool] = False
 
     def guarded(self, query: Query, individual: Sequence[str]) -> Query:
+        whose = tuple(individual) if self.of == "individuals" else ()
         if query.function is not None:
-            return replace(query, function=Guarded(query.function, self.k, tuple(individual)))
-        names = [f"{quoted(_alias(query))}.{quoted(name)}" for name in individual]
+            return replace(query, function=Guarded(query.function, self.least, whose))
+        if not whose:
+            return _guarded(query, "COUNT(*)", self.least)
+        names = [f"{quoted(_alias(query))}.{quoted(name)}" for name in whose]
         counted = names[0]
         if len(names) > 1:
             missing = " OR ".join(f"{name} IS NULL" for name in names)
             fields = ", ".join(f"'c{number}': {name}" for number, name in enumerate(names))
             counted = f"CASE WHEN {missing} THEN NULL ELSE {{{fields}}} END"
-        return _guarded(query, f"COUNT(DISTINCT {counted})", self.k)
+        return _guarded(query, f"COUNT(DISTINCT {counted})", self.least)
 
     @property
     def words(self) -> str:
-        return f"no answer from fewer than {self.k} individuals"
+        return f"no answer from fewer than {self.least} {self.of}"
 
 
 @dataclass(frozen=True)
@@ -77,7 +64,7 @@ class CappedPeople:
         return f"each person adds at most {self.at:g}"
 
 
-Guard = FewRows | FewIndividuals | CappedPeople
+Guard = TooFew | CappedPeople
 
 
 @dataclass(frozen=True)
@@ -218,3 +205,85 @@ def _alias(query: Query) -> str:
             if isinstance(table, exp.Table) and table.name.lower() == DATA and not table.db:
                 return str(table.alias_or_name)
     raise QueryError("The query must read `data` itself for its individuals to be counted, not in a subquery.")
+
+
+NoiseLaw = Literal["laplace", "gaussian"]
+
+
+@dataclass(frozen=True)
+class Clipped:
+    """Values of a column beyond a limit become the limit."""
+
+    column: str
+    lower: float | None
+    upper: float
+    kind: ClassVar[str] = "clipped"
+    randomised: ClassVar[bool] = False
+
+    def write(self, x: str, drawn: str, *, double: bool) -> str:  # noqa: ARG002 — nothing is drawn
+        """SQL of the new value of ``x``; NULL and NaN stay as they are."""
+        cases = [f"WHEN ISNAN({x}) THEN {x}"] if double else []  # DuckDB sorts NaN above all numbers
+        if self.lower is not None:
+            cases.append(f"WHEN {x} < {_literal(self.lower)} THEN {_literal(self.lower)}")
+        cases.append(f"WHEN {x} > {_literal(self.upper)} THEN {_literal(self.upper)}")
+        return f"CASE {' '.join(cases)} ELSE {x} END"
+
+    @property
+    def words(self) -> str:
+        if self.lower is None:
+            return f"{self.column} at most {self.upper:g}"
+        return f"{self.column} kept between {self.lower:g} and {self.upper:g}"
+
+
+@dataclass(frozen=True)
+class LocalNoise:
+    """Add noise to each value of a column."""
+
+    column: str
+    scale: float
+    law: NoiseLaw
+    kind: ClassVar[str] = "local noise"
+    randomised: ClassVar[bool] = True
+
+    def write(self, x: str, drawn: str, *, double: bool) -> str:  # noqa: ARG002 — of any kind of number
+        """SQL of the new value of ``x``; both laws are drawn from the same two uniform numbers."""
+        exponential = f"-LN((CAST({drawn} >> 64 AS DOUBLE) + 1) * {2.0**-64!r})"
+        uniform = f"CAST({drawn} & CAST('{2**64 - 1}' AS UHUGEINT) AS DOUBLE) * {2.0**-64!r}"
+        if self.law == "laplace":
+            noise = f"({exponential}) * CASE WHEN {uniform} < 0.5 THEN 1 ELSE -1 END"
+        else:  # Box and Muller
+            noise = f"SQRT(2 * ({exponential})) * COS({2 * math.pi!r} * {uniform})"
+        return f"CAST({x} AS DOUBLE) + CAST('{self.scale!r}' AS DOUBLE) * {noise}"
+
+    @property
+    def words(self) -> str:
+        named = {"laplace": "Laplace noise of scale", "gaussian": "Gaussian noise of standard deviation"}[self.law]
+        return f"each {self.column} with {named} {self.scale:g}"
+
+
+@dataclass(frozen=True)
+class Subsampled:
+    """Each row is kept with a probability."""
+
+    share: float
+    column: ClassVar[None] = None
+    kind: ClassVar[str] = "subsampled"
+    randomised: ClassVar[bool] = True
+
+    def write(self, x: str, drawn: str, *, double: bool) -> str:  # noqa: ARG002 — depends on no value
+        """SQL of the condition under which a row is kept."""
+        if self.share >= 1:
+            return "TRUE"
+        return f"{drawn} < CAST('{int(self.share * 2**128)}' AS UHUGEINT)"
+
+    @property
+    def words(self) -> str:
+        return f"each row kept with probability {self.share:g}"
+
+
+RowStep = Clipped | LocalNoise | Subsampled
+
+
+def _literal(number: float) -> str:
+    """Whole limits as integers, so that integer columns stay integer."""
+    return str(int(number)) if float(number).is_integer() and abs(number) < 2**53 else repr(float(number))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, get_args
 
@@ -14,9 +15,43 @@ from empriv.noise.table_noise import TableNoise
 from empriv.protocols.answer_steps import Added, Designed, Passed, Rounded, Sampler, opendp_mechanism
 from empriv.protocols.cell_steps import Complementary, Dominance, NamedCells
 from empriv.protocols.protocol import Protocol
-from empriv.protocols.query_steps import CappedPeople, FewIndividuals, FewRows
-from empriv.protocols.row_steps import Clipped, LocalNoise, NoiseLaw, Subsampled
-from empriv.protocols.scales import gaussian_scale, laplace_scale
+from empriv.protocols.query_steps import CappedPeople, Clipped, LocalNoise, NoiseLaw, Subsampled, TooFew
+
+
+# How much classical noise a stated sensitivity needs. Laplace: sensitivity / epsilon. Gaussian: the smallest standard
+# deviation s at which, for two answers d apart,
+#     delta(epsilon) = F(d / 2s - epsilon s / d) - e^epsilon F(-d / 2s - epsilon s / d),
+# F the standard normal distribution function, is at most delta (the analytic Gaussian mechanism of Balle and Wang,
+# 2018). Both are rounded up: towards more noise.
+def laplace_scale(sensitivity: float, epsilon: float) -> float:
+    """Scale of Laplace noise."""
+    return _up(sensitivity / epsilon)
+
+
+def gaussian_scale(sensitivity: float, epsilon: float, delta: float) -> float:
+    """Standard deviation of Gaussian noise."""
+    low, high = 0.0, 1.0  # of s / d
+    while gaussian_delta(1.0 / high, epsilon) > delta:
+        low, high = high, 2 * high
+    while high - low > 1e-12 * high:
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if gaussian_delta(1.0 / middle, epsilon) > delta else (low, middle)
+    # the formula is a difference of nearly equal numbers: tests show that the margin is wider than its rounding
+    return _up(sensitivity * high * (1 + 1e-9))
+
+
+def gaussian_delta(shift: float, epsilon: float) -> float:
+    """delta at epsilon of Gaussian noise of standard deviation 1 on two answers ``shift`` apart."""
+    from scipy.special import log_ndtr
+
+    near = float(log_ndtr(0.5 * shift - epsilon / shift))
+    far = float(log_ndtr(-0.5 * shift - epsilon / shift))
+    return math.exp(near) * -math.expm1(epsilon + far - near)
+
+
+def _up(number: float) -> float:
+    return math.nextafter(number, math.inf)
+
 
 Asked = str | Callable[..., Any] | Query | Protocol | Sequence[str | Callable[..., Any] | Query]
 
@@ -127,7 +162,7 @@ def suppressed(query: Asked, *, fewer_than: int) -> Protocol:
     >>> empriv.protocols.suppressed("avg(delay)", fewer_than=10).describe()
     'avg(delay); no answer from fewer than 10 rows'
     """
-    return plain(query).then(FewRows(whole_number("fewer_than", fewer_than, least=1)))
+    return plain(query).then(TooFew(whole_number("fewer_than", fewer_than, least=1), "rows"))
 
 
 def k_threshold(query: Asked, *, k: int) -> Protocol:
@@ -138,7 +173,7 @@ def k_threshold(query: Asked, *, k: int) -> Protocol:
     >>> empriv.protocols.k_threshold("avg(delay)", k=5).describe()
     'avg(delay); no answer from fewer than 5 individuals'
     """
-    return plain(query).then(FewIndividuals(whole_number("k", k, least=1)))
+    return plain(query).then(TooFew(whole_number("k", k, least=1), "individuals"))
 
 
 def dominance(query: Asked, *, share: float, top: int = 1, column: str | None = None) -> Protocol:

@@ -17,15 +17,14 @@ import numpy as np
 import numpy.typing as npt
 from sqlglot import exp, parse_one
 
-from empriv.collecting.engines.data_view import find_column, quoted
-from empriv.collecting.engines.engine import Apart, Column, Engine, Integers, Rows, SentRows, Session
+from empriv.collecting.engines.data_view import find_column
+from empriv.collecting.engines.engine import Apart, Column, Engine, Integers, Rows, SentRows, Session, quoted
 from empriv.collecting.queries import DATA, DATABASE, INDIVIDUAL
 from empriv.collecting.sources import Databases
 from empriv.collecting.sql.aggregates import Type
-from empriv.collecting.sql.printing import Names
-from empriv.collecting.sql.templates import in_place_of
+from empriv.collecting.sql.printing import Names, in_place_of
 from empriv.errors import InputError
-from empriv.protocols.row_steps import RowStep
+from empriv.protocols.query_steps import RowStep
 from empriv.results import IntArray, Outcome, Results
 
 STEPPED, UNITS, DRAWS, PLACES = "empriv_stepped", "empriv_units", "empriv_draws", "empriv_places"

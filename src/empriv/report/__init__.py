@@ -1,7 +1,7 @@
 """The report: an audit as a page that a controller can read and sign, its charts, and the files beside it.
 
 `write_report` makes the page of one audit, as it is or with noise, `write_comparison` that of several protocols,
-`chart` a single chart, and `notebook_html` what a notebook shows. docs/report.md describes them.
+`chart` a single chart, and `notebook_html` what a notebook shows. docs/decision.md describes them.
 """
 
 from empriv.report.charts.all_charts import CHARTS, chart

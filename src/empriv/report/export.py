@@ -16,11 +16,11 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from empriv.auditing.knowledge import known_to_readers
-from empriv.base.harmless import visible
+from empriv.base.text import visible
 from empriv.errors import InputError
 from empriv.report.page.audit_page import listed, unchecked
 from empriv.validate.verdict import FAIL, PASS, UNRESOLVED
-from empriv.words.decision import DAY, NOT, PUBLISH, WITH_NOISE, Decision, Judged
+from empriv.words.decision import DAY, NOT, PUBLISH, WITH_NOISE, Decision, JudgedTarget
 from empriv.words.sentences import number, percent
 
 if TYPE_CHECKING:
@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~])")
 _TO_FILL = "to be filled in"
+TO_FILL = "TO BE FILLED IN"
+"""What stands in an entry of a registry where the curator has something to say."""
+CURATORS = ("Government", "Industry", "Nonprofit")
+"""Kinds of curators that the registry knows."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +105,7 @@ def impact_assessment(
     earlier = 0 if audit.composition is None else len(audit.composition.entries)
     before = f", together with {earlier:,} earlier releases" if earlier else ""
     return (
-        Section("Publication of an answer: decision", (f"{made.line}.", made.reason, made.promise)),
+        Section("Publication of an answer: decision", (f"{made.line}.", made.reason, made.beyond, made.promise)),
         Section(
             "Readers, and what they can learn", (),
             ("Reader", "Knows", "Figure", "Verdict"), tuple(_readers(audit, verdicts, made, noise)),
@@ -161,14 +165,14 @@ def _readers(
         yield "The same, of the answer with noise", known, figure, UNRESOLVED if made.word == NOT else PASS
 
 
-def _figure(target: Judged, level: float) -> str:
+def _figure(target: JudgedTarget, level: float) -> str:
     name = target.name.replace("_", " ")
     if target.upper >= 1:
         return f"{name} at least {number(target.lower)}, no upper bound"
     return f"{name} at most {number(target.upper)}, {percent(level)} confidence"
 
 
-def _outcome(target: Judged, verdict: Verdict) -> str:
+def _outcome(target: JudgedTarget, verdict: Verdict) -> str:
     """Of one target and reader, by the verdict's own rule; a check that rules out a pass leaves it open."""
     if target.lower > target.limit:
         return FAIL
@@ -218,17 +222,25 @@ def registry_entry(
     audit: Audit,
     verdicts: Sequence[tuple[str, Verdict]],
     *,
+    curator_type: str,
     noise: Noise | TableNoise | None = None,
-    curator: str = _TO_FILL,
-    use: str = _TO_FILL,
 ) -> dict[str, Any]:
     """An entry of OpenDP's registry of deployments, of the variant ``Custom`` with its relation stated.
 
-    It is public: it holds the target and the promise, and no figure of the data. What only the curator knows is to be
-    filled in. A target that is not met by what is published is refused.
+    It is public: it holds the target and the promise, and no figure of the data. What only the curator knows is marked
+    `TO_FILL`; `to_fill` lists where. A target that is not met by what is published is refused.
+
+    Parameters
+    ----------
+    audit : of the answer
+    verdicts : each target in words, with its verdict
+    curator_type : of whoever publishes, one of `CURATORS`
+    noise : that is released with the answer
     """
     if not verdicts:
         raise InputError("`verdicts` must hold a target on delta: an entry states what is promised.")
+    if curator_type not in CURATORS:
+        raise InputError(f"`curator_type` must be one of {', '.join(CURATORS)}, got {curator_type!r:.40}.")
     text, verdict = verdicts[0]
     made = audit.decision([judged for _, judged in verdicts], noise=noise)
     if made.word not in (PUBLISH, WITH_NOISE):
@@ -244,69 +256,69 @@ def registry_entry(
     query = visible(" ".join(audit.query.split()))
     many = audit.times > 1
     return {
-        "status": "Draft",
-        "tier": 3,
+        "url_slug": "-".join(re.findall("[a-z0-9]+", query.lower()))[:60].strip("-") or "answer",
         "deployment": {
-            "product": {
+            "basic": {
                 "name": query[:80],
-                "data_curators": [curator],
-                "intended_use": use,
-                "data_product_type": "Summary statistics",
-                "data_product_region": _TO_FILL,
+                "data_curators": [{"data_curator_name": TO_FILL, "data_curator_type": curator_type}],
                 "description": f"{query}, of each {database}.",
+                "intended_use": TO_FILL,
+                "data_product_type": "Summary statistics",
+                "data_product_region": TO_FILL,
                 "publication_date": date.today().isoformat(),
-                "data_product_sector": _TO_FILL,
             },
-            "dp_flavor": {
-                "name": "Custom",
-                "input_metric": f"One {individual} present in the data of a {database}, or absent from it",
-                "bound_on_input_distance": "1",
-                "output_measure": (
-                    "Hockey-stick divergence between the law of the published answer with and without the "
-                    f"{individual}'s rows; the law is over {database}s like those audited"
-                    + (" and the noise" if noise is not None else "")
-                    + ", and not over worst-case data (empirical differential privacy, (epsilon, delta)_i)"
-                ),
-                "bound_on_output_distance": f"delta {limit:g} at epsilon {verdict.epsilon:g}, certain to "
-                f"{percent(verdict.level)}",
-                "data_domain": f"{database.capitalize()}s of rows of one {individual} each, of one kind",
+            "dp_variant": {
+                "variant_name": "Custom",
+                "data_domain": f"{database.capitalize()}s of rows of one {individual} each, of one kind.",
                 "unprotected_quantities": "Bounds and noise were found on the data themselves, and are not private.",
             },
             "privacy_loss": {
-                "privacy_unit": f"{individual}-{database}-level",
-                "privacy_unit_description": f"All rows of one {individual} in one {database}.",
+                "privacy_unit": f"{individual}-{database}",
+                "privacy_unit_details": f"Input metric: one {individual} present in the data of a {database}, or "
+                f"absent from it, with all their rows there. Bound on the input distance: 1.",
                 "privacy_parameters": {"epsilon": verdict.epsilon, "delta": limit},
-                "privacy_parameters_description": made.promise or _TO_FILL,
+                "privacy_parameters_details": (
+                    "Output measure: hockey-stick divergence between the law of the published answer with and without "
+                    f"the {individual}'s rows; the law is over {database}s like those audited"
+                    + (" and the noise" if noise is not None else "")
+                    + ", and not over worst-case data (empirical differential privacy, (epsilon, delta)_i). "
+                    f"Bound on the output distance: delta {limit:g} at epsilon {verdict.epsilon:g}, certain to "
+                    f"{percent(verdict.level)}. {made.promise}"
+                ).strip(),
             },
-            "model": {
+            "deployment_model": {
                 "model_name": "Central",
-                "model_name_description": "A controller holds the rows, and publishes the answer.",
-                "actors": "The controller is trusted. Readers are not; they may know "
+                "model_name_details": "A controller holds the rows, and publishes the answer.",
+                "trust_assumptions": "The controller is trusted. Readers are not; they may know "
                 + (listed(known) if known else "nothing else")
                 + ", who came and what they did, but not the rows of everybody else.",
-                "release_type": "Many releases" if many else "Single release",
-                "release_type_description": f"{audit.times:,} publications, each from a {database} of its own.",
+                "release_type": "Many releases" if many else "One release",
+                "release_type_details": f"{audit.times:,} publications, each from a {database} of its own.",
                 "data_source_type": "Dynamic" if many else "Static",
-                "data_source_type_description": f"A further {database} has data of its own.",
+                "data_source_type_details": f"A further {database} has data of its own.",
                 "access_type": "Non-interactive",
-                "access_type_description": "The answer is published.",
-            },
-            "accounting": {
-                "post_processing": "None.",
-                "composition": f"{audit.times:,} publications of this answer are counted; other releases are not.",
+                "access_type_details": "The answer is published.",
             },
             "implementation": {
-                "pre_processing_eda_hyperparameter_tuning": "The query was run with everyone and without each "
-                f"{individual}, and the laws of its answers were compared.",
-                "mechanisms": _mechanism(noise),
-                "justification": "The target was chosen by the controller.",
+                "preprocessing_and_hyperparameter_tuning": "The query was run with everyone and without each "
+                f"{individual}, and the laws of its answers were compared. That is not accounted for.",
+                "mechanisms": f"{_mechanism(noise)} Made by empriv {version('empriv')}.",
+                "composition": f"{audit.times:,} publications of this answer are counted; other releases are not.",
+                "post_processing": "None.",
+                "justification": f"The target was chosen by the controller. {TO_FILL}",
             },
-            "resources": {
-                "sources": f"empriv {version('empriv')}; fingerprint of the results {audit.results.digest[:32]}",
-                "registry_authors": [_TO_FILL],
-            },
+            "administrative": {"status": "Draft", "registry_authors": [TO_FILL], "tier": 3},
         },
     }
+
+
+def to_fill(content: Any, path: str = "") -> list[str]:
+    """Where an entry has something to be filled in, such as ``deployment.basic.intended_use``."""
+    if isinstance(content, Mapping):
+        return [found for key, value in content.items() for found in to_fill(value, f"{path}.{key}".lstrip("."))]
+    if isinstance(content, list):
+        return [found for member in content for found in to_fill(member, path)]
+    return [path] if isinstance(content, str) and TO_FILL in content else []
 
 
 def _mechanism(noise: Noise | TableNoise | None) -> str:
@@ -314,7 +326,7 @@ def _mechanism(noise: Noise | TableNoise | None) -> str:
         return "None: the answer varies enough by itself."
     laws = getattr(noise, "laws", None)
     words = noise.law.words if laws is None else next(iter(laws.values())).words  # type: ignore[union-attr]
-    return f"Noise added to the answer: {words}"
+    return f"Noise added to the answer: {words.rstrip('.')}."
 
 
 def yaml_of(content: Mapping[str, Any]) -> str:
@@ -330,6 +342,13 @@ def _yaml(content: Mapping[str, Any], depth: int) -> Iterator[str]:
             yield from _yaml(value, depth + 1)
         elif isinstance(value, list):
             yield f"{indent}{key}:"
-            yield from (f"{indent}  - {json.dumps(member, ensure_ascii=True)}" for member in value)
+            for member in value:
+                first, *rest = _yaml(member, depth + 2) if isinstance(member, Mapping) else [_quoted(member)]
+                yield f"{indent}  - {first.strip()}"
+                yield from rest
         else:
-            yield f"{indent}{key}: {json.dumps(value, ensure_ascii=True)}"
+            yield f"{indent}{key}: {_quoted(value)}"
+
+
+def _quoted(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=True)

@@ -1,8 +1,8 @@
 """`Material`: what the charts and the page of one audit are drawn from, computed once, when first asked for.
 
 Every figure is a curve over one grid of epsilons. delta_i is measured for all individuals at once where that fits in
-memory, and for a few epsilons at a time where it does not; only what is drawn is kept. A risk that was tallied gives
-what it kept, at the epsilons that it was made for.
+memory, and for a few epsilons at a time where it does not; only what is drawn is kept. Of people who were measured in
+chunks, it is what was totalled and kept.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, singledispatch
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,13 +21,12 @@ from empriv.auditing.ranking import most_exposed
 from empriv.base.arguments import one_epsilon
 from empriv.errors import InputError
 from empriv.judge.noise_kernels import NoiseKernel
-from empriv.measuring import RiskContract
+from empriv.measuring import AnyRisk
 from empriv.report.charts.chart import round_up
 from empriv.results import FloatArray, IntArray
-from empriv.scale.tallied import TalliedRisk
-from empriv.scale.tally import EDGES
+from empriv.scale.totalled_risk import TotalledRisk
 from empriv.validate.bounds.figures import Bounds, upper_total_risk
-from empriv.validate.covering import Covered
+from empriv.words.decision import Covered
 
 GRID = 40
 MOST_ROWS = 12_000  # up to this many individuals, the file beside the page lists all
@@ -35,8 +34,6 @@ TOP_ROWS = 5_000  # of more, it lists this many
 MOST_LISTED = 5  # on the page
 _AT_ONCE = 20_000_000  # delta_i held in memory
 _BOUNDS = 8  # asked-for epsilons with bounds of their own, which take longer than a whole curve of estimates
-
-HISTOGRAM_EDGES = np.concatenate(([0.0], 10.0 ** (np.arange(-18, 1) / 3.0)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,8 +44,6 @@ class Curves:
     ----------
     delta, total_risk, n_exposed : one for each epsilon
     worst : position of the most exposed individual at each epsilon
-    edges : of the histogram, rising from 0
-    histogram : (epsilons, edges) individuals by delta_i: exactly 0, then above an edge and up to the next
     table : (rows, epsilons) delta_i of the individuals in the table
     apart : whether no epsilon between these could be asked, so that nothing is drawn there
     """
@@ -57,8 +52,6 @@ class Curves:
     total_risk: FloatArray
     n_exposed: IntArray
     worst: IntArray
-    edges: FloatArray
-    histogram: IntArray
     table: FloatArray
     apart: bool = False
 
@@ -73,6 +66,7 @@ class Material:
     epsilons : the grid, rising; its last may be infinite
     start : position of the page's epsilon: the first target's, or the first asked for
     names : of all individuals, as the page shows them; None where nobody is named
+    pseudonyms : whether these are pseudonyms
     targets : pairs of epsilon and the delta that is allowed there
     day : what is hidden of what people did, by the verdict that decides; None where that was not judged
     kernel : of the noise that is published with the answer; None as it is
@@ -85,6 +79,7 @@ class Material:
     targets: tuple[tuple[float, float], ...] = ()
     day: Covered | None = None
     kernel: NoiseKernel | None = None
+    pseudonyms: bool = False
 
     @property
     def epsilon(self) -> float:
@@ -199,18 +194,19 @@ def gather(
     targets: Iterable[tuple[float, float]] = (),
     day: Covered | None = None,
     kernel: NoiseKernel | None = None,
+    pseudonyms: bool = False,
 ) -> Material:
     """Material for the charts and the page.
 
     Parameters
     ----------
     audit : what is reported
-    epsilons : where curves are measured; default: about 40 from 0 on, the epsilons asked for among them; of a scan,
-        those that it was made for
+    epsilons : where curves are measured; default: about 40 from 0 on, the epsilons asked for among them; of people
+        measured in chunks, those that they were measured at
     at : the epsilon at which charts are first drawn; default: that of the first target, or the first asked for
     names : of all individuals, if charts may name them
     targets : pairs of epsilon and the delta that is allowed there
-    day, kernel : as of `Material`
+    day, kernel, pseudonyms : as of `Material`
     """
     targets = tuple(targets)
     if at is None and targets:
@@ -225,7 +221,7 @@ def gather(
             raise InputError("`epsilons` must hold at least one finite number, got none.")
         grid = np.unique(np.concatenate((grid, stops)))
     first = audit.epsilons[0] if at is None else float(at)
-    return Material(audit, grid, int(np.searchsorted(grid, first)), names, targets, day, kernel)
+    return Material(audit, grid, int(np.searchsorted(grid, first)), names, targets, day, kernel, pseudonyms)
 
 
 def _plain(label: Any) -> Any:
@@ -233,9 +229,10 @@ def _plain(label: Any) -> Any:
     return value if isinstance(value, str | int | float | bool) else str(value)
 
 
-@singledispatch
-def _grid(risk: RiskContract, stops: list[float]) -> FloatArray:
+def _grid(risk: AnyRisk, stops: list[float]) -> FloatArray:
     """From 0 to a little beyond the epsilon where delta becomes 0, or beyond the largest asked for."""
+    if isinstance(risk, TotalledRisk):
+        return np.array(risk.epsilons)  # nothing else was measured
     largest = max((epsilon for epsilon in stops if math.isfinite(epsilon)), default=0.0)
     vanishes = risk.epsilon(0.0)
     end = 1.25 * largest
@@ -244,66 +241,43 @@ def _grid(risk: RiskContract, stops: list[float]) -> FloatArray:
     return np.linspace(0.0, round_up(end) if end > 0 else 1.0, max(2, GRID - len(set(stops))))
 
 
-@_grid.register
-def _(risk: TalliedRisk, stops: list[float]) -> FloatArray:  # noqa: ARG001 — only what the scan was made for
-    return np.array(risk.epsilons)
+def _most_bounds(risk: AnyRisk) -> int:
+    """How many epsilons get bounds of their own; those of people in chunks are known."""
+    return len(risk.epsilons) if isinstance(risk, TotalledRisk) else _BOUNDS
 
 
-@singledispatch
-def _most_bounds(risk: RiskContract) -> int:  # noqa: ARG001 — as a rule
-    """How many epsilons get bounds of their own."""
-    return _BOUNDS
-
-
-@_most_bounds.register
-def _(risk: TalliedRisk) -> int:
-    return len(risk.epsilons)  # they are known
-
-
-@singledispatch
-def _listed_delta_i(risk: RiskContract, epsilons: FloatArray) -> FloatArray:
+def _listed_delta_i(risk: AnyRisk, epsilons: FloatArray) -> FloatArray:
     """(individuals, epsilons) delta_i of the individuals whom the results list."""
+    if isinstance(risk, TotalledRisk):
+        return risk.totals.kept_delta_i[:, risk.places(epsilons)]
     return risk.delta_i(epsilons)
 
 
-@_listed_delta_i.register
-def _(risk: TalliedRisk, epsilons: FloatArray) -> FloatArray:
-    return risk.tally.riskiest_delta_i[:, risk.places(epsilons)]
-
-
-@singledispatch
-def _curves(risk: RiskContract, material: Material) -> Curves:
+def _curves(risk: AnyRisk, material: Material) -> Curves:
+    if isinstance(risk, TotalledRisk):
+        return _totalled_curves(risk, material)
     epsilons, n = material.epsilons, risk.n_individuals
-    total, histogram = np.empty(len(epsilons)), np.empty((len(epsilons), len(HISTOGRAM_EDGES)), np.int64)
+    total, exposed = np.empty(len(epsilons)), np.empty(len(epsilons), np.int64)
     delta, worst = np.empty(len(epsilons)), np.zeros(len(epsilons), np.int64)
     table = np.empty((len(material.rows), len(epsilons)))
     for part in _parts(epsilons, n):
         delta_i = risk.delta_i(epsilons[part])
         total[part] = risk.total_risk(epsilons[part])  # the risk still holds this curve
         delta[part], worst[part] = delta_i.max(axis=0), delta_i.argmax(axis=0)
+        exposed[part] = np.count_nonzero(delta_i > 0, axis=0)
         table[:, part] = delta_i[material.rows]
-        for column, k in enumerate(range(part.start, part.stop)):
-            values = delta_i[:, column]
-            histogram[k, 0] = np.count_nonzero(values == 0)
-            histogram[k, 1:] = np.bincount(
-                np.clip(np.searchsorted(HISTOGRAM_EDGES, values[values > 0], side="left") - 1, 0, None),
-                minlength=len(HISTOGRAM_EDGES) - 1,
-            )
-    return Curves(delta, total, n - histogram[:, 0], worst, HISTOGRAM_EDGES, histogram, table)
+    return Curves(delta, total, exposed, worst, table)
 
 
-@_curves.register
-def _(risk: TalliedRisk, material: Material) -> Curves:
+def _totalled_curves(risk: TotalledRisk, material: Material) -> Curves:
     """Of everyone but the table."""
     epsilons = material.epsilons
-    places, listed = risk.places(epsilons), _listed_delta_i(risk, epsilons)
+    listed = _listed_delta_i(risk, epsilons)
     return Curves(
         delta=risk.delta(epsilons),
         total_risk=risk.total_risk(epsilons),
         n_exposed=risk.exposed(epsilons),
         worst=listed.argmax(axis=0),
-        edges=EDGES,
-        histogram=risk.tally.histogram[places],
         table=listed[material.rows],
         apart=True,
     )

@@ -4,86 +4,43 @@ On a published day everybody's influence is known. So ask, for each person and e
 others' law hides the same law moved by what this person did. That is one curve, U(d), for everybody: **cover** is the
 largest move that is hidden, in the answer's own units, and stands beside the most that anybody moved it. The others'
 law is that of the results; for people without whom it is narrower, theirs too.
+
+Where the spread depends on what is known, moves and laws are compared in units of residuals, and a cover is said in the
+answer's units on a typical database, or on one that is named.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import singledispatch
+from functools import cached_property, singledispatch
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from empriv.base.arguments import confidence_level, finite_epsilon, probability, whole_number
-from empriv.base.display import table_html
-from empriv.base.harmless import pseudonyms
+from empriv.base.text import pseudonyms, table_html
 from empriv.errors import InputError
 from empriv.judge import cover as judged
 from empriv.judge import lower
-from empriv.judge.noise_kernels import NoiseKernel
-from empriv.measuring.contract import RiskContract
+from empriv.judge.noise_kernels import NoiseGiven, NoiseKernel, kernel_of
+from empriv.measuring.any_risk import AnyRisk
 from empriv.measuring.given.definition4 import WorstRisk
 from empriv.measuring.given.given_risk import GivenRisk
 from empriv.measuring.line.atoms import Pairs, split
-from empriv.measuring.line.moves import Moves, as_it_is, others_laws
+from empriv.measuring.line.moves import Moves, MoveTotals, as_it_is, others_laws
 from empriv.measuring.line.risk import Risk
-from empriv.results import FloatArray, IntArray
+from empriv.measuring.tables import TableRisk
+from empriv.results import FloatArray, IntArray, Results
 from empriv.validate.bounds.figures import level_of_each
-from empriv.validate.bounds.line_bounds import added_to, patterned
-from empriv.validate.bounds.noise_as_kernel import NoiseGiven, kernel_of
-from empriv.validate.ground import ground_of
+from empriv.validate.bounds.line_bounds import added_to, bound_inputs, estimate_of_move, furthest_shown, patterned
+from empriv.validate.table_cover import BoolArray, days_of, hiding_of_table
+from empriv.words.decision import Covered
 from empriv.words.sentences import quantity
 
-_HALVINGS = 10
-
-
-@dataclass(frozen=True, eq=False)
-class Covered:
-    """How far the answer hides what people did, at one epsilon and delta.
-
-    Attributes
-    ----------
-    cover : the largest move that is hidden, in units of what is left of a database (of the answer, where the spread
-        does not depend on what is known)
-    shown : a move from which on the databases demonstrate that it is not hidden; inf where they never do
-    most, upper, lower, estimate : the largest move, in the same units, with U, the lower bound and the estimate there
-    days, beyond, exposed : person-days in all, those beyond the cover, and those from ``shown`` on
-    people_beyond, people : individuals with a day beyond the cover, and all
-    typical : the cover in the answer's units, on a typical database
-    worst, worst_cover : the move that is furthest beyond (or nearest to) its cover, and the cover of that database,
-        both in the answer's units
-    largest : the most that anybody moved the answer, in its units
-    varies : whether the cover differs from database to database
-    cell, cells : of a table, the cell that the figures are of, and how far each cell hides what people did
-    """
-
-    cover: float
-    shown: float
-    most: float
-    upper: float
-    lower: float
-    estimate: float
-    days: int
-    beyond: int
-    exposed: int
-    people_beyond: int
-    people: int
-    typical: float
-    worst: float
-    worst_cover: float
-    largest: float
-    varies: bool
-    cell: str = ""
-    cells: Mapping[str, Sequence[Any]] | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            name: None if isinstance(value, float) and not math.isfinite(value) else value
-            for name, value in vars(self).items()
-        }
+# One number
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,25 +49,41 @@ class Hiding:
 
     Attributes
     ----------
+    risk : of one number
     pairs : results with everyone and without each; outcomes apart at +inf
-    moves : in units of what is left of each database
+    moves : in units of the residuals of each database
     laws : (laws, N) that of the results first
     kernel : the noise; None as it is
-    refuted : whether the answers keep to a pattern that what is left of them does not show; never with noise
+    refuted : whether the answers keep to a pattern that their residuals do not show; never with noise
+    of_all : the totals of everybody's moves, where ``moves`` are those of the furthest alone
     """
 
+    risk: Risk
     pairs: Pairs
     moves: Moves
     laws: FloatArray
     kernel: NoiseKernel | None
     refuted: bool = False
+    of_all: MoveTotals | None = None
+
+    @cached_property
+    def totals(self) -> MoveTotals:
+        """What is asked of everybody's moves together."""
+        return self.moves.totals() if self.of_all is None else self.of_all
+
+    @cached_property
+    def most(self) -> float:
+        """The largest move, in units of residuals."""
+        return float(self.moves.relative.max(initial=0.0))
 
     def cover(self, epsilon: float, delta: float, level: float) -> float:
-        """The largest move that every law hides."""
-        if self.refuted or not np.isfinite(self.laws[0]).any():
-            return 0.0
-        found = judged.cover(self.laws, epsilon, delta, self.kernel, draws=self.pairs.draws, level=level)
-        return float(found.min())
+        """The largest move that every law hides, in units of residuals: found by steps, the largest move is asked
+        itself."""
+        hidden = 0.0
+        if not self.refuted and np.isfinite(self.laws[0]).any():
+            found = judged.cover(self.laws, epsilon, delta, self.kernel, draws=self.pairs.draws, level=level)
+            hidden = float(found.min())
+        return self.most if self.most > hidden and self.upper(self.most, epsilon, level) <= delta else hidden
 
     def upper(self, move: float, epsilon: float, level: float) -> float:
         """U of a move."""
@@ -128,30 +101,46 @@ class Hiding:
         found = lower.of_moves(self.laws[0], [move], epsilon, self.kernel, draws=self.pairs.draws, level=level)
         return float(found[0, 0])
 
+    def estimate(self, move: float, epsilon: float) -> float:
+        """The hockey stick of the shift pair."""
+        if math.isinf(move) or move <= 0:
+            return float(move > 0)
+        return estimate_of_move(self.laws[0], move, epsilon, self.kernel, self.pairs.draws)
+
+    def in_answers(self, move: float, database: Any = None) -> float:
+        """A move in units of residuals, in the answer's units: on a typical database, or on one given by its label."""
+        if database is None:
+            return move * self.totals.typical_unit
+        results = results_of(self.risk)
+        places = np.flatnonzero(results.databases == database)
+        if not len(places):
+            raise InputError(
+                "`database` must be the label of one that was audited, and whose previous answers are known."
+            )
+        if not isinstance(self.risk, GivenRisk):
+            return move
+        own = move * float(self.risk.left.units[places[0]])
+        return float(np.mean(results.q[places[0]])) * -math.expm1(-own) if self.risk.left.logarithm else own
+
 
 @singledispatch
-def hiding_of(risk: RiskContract, kernel: NoiseKernel | None) -> Hiding:  # noqa: ARG001 — dispatched on
-    """What people did, beside the law that hides it."""
+def hiding_of(risk: AnyRisk, kernel: NoiseKernel | None) -> Hiding:  # noqa: ARG001 — dispatched on
+    """What people did, beside the law that hides it, of the kinds of risk where it is one law."""
     raise InputError(
         "`cover` must be asked of one number, plain or `Given` what is known, got another kind of risk. "
         "Hint: cover_by_cell, of a table."
     )
 
 
-@hiding_of.register
-def _(risk: Risk, kernel: NoiseKernel | None) -> Hiding:
+@hiding_of.register(Risk)
+def hiding_of_number(risk: Risk, kernel: NoiseKernel | None) -> Hiding:
     if kernel is not None:
         noisy = added_to(risk)
         pairs, moves = split(noisy.results, look=False), noisy.moves()
-    else:
-        pairs = ground_of(risk).marked
-        moves = moves_as_it_is(risk, pairs)
-    return Hiding(pairs, moves, others_laws(pairs, moves), kernel, kernel is None and patterned(risk))
-
-
-def parts_of(risk: RiskContract) -> tuple[RiskContract, ...]:
-    """The risks of one number of which the worst counts: several for the paper's Definition 4, else the risk itself."""
-    return risk.parts if isinstance(risk, WorstRisk) else (risk,)
+        return Hiding(noisy, pairs, moves, others_laws(pairs, moves), kernel)
+    pairs = bound_inputs(risk).marked
+    moves = moves_as_it_is(risk, pairs)
+    return Hiding(risk, pairs, moves, others_laws(pairs, moves), None, patterned(risk))
 
 
 def moves_as_it_is(risk: Risk, pairs: Pairs) -> Moves:
@@ -160,41 +149,50 @@ def moves_as_it_is(risk: Risk, pairs: Pairs) -> Moves:
     return as_it_is(moves, risk.atoms) if isinstance(risk, GivenRisk) else moves
 
 
-def judged_move(hiding: Hiding, most: float, epsilon: float, delta: float, level: float) -> tuple[float, float, float]:
-    """Lower bound, estimate and upper bound of the largest move."""
-    upper = hiding.upper(most, epsilon, level)
-    low = hiding.lower(most, epsilon, level) if upper > delta else 0.0
-    return low, min(upper, max(low, _estimate(hiding, most, epsilon))), max(upper, low)
+def parts_of(risk: AnyRisk) -> tuple[AnyRisk, ...]:
+    """The risks of one number of which the worst counts: several for the paper's Definition 4, else the risk itself."""
+    return risk.parts if isinstance(risk, WorstRisk) else (risk,)
 
 
-def covers(risk: RiskContract) -> bool:
-    """Whether a kind of risk has a cover."""
-    risk = parts_of(risk)[0]
-    return any(of.dispatch(type(risk)) is not of.dispatch(object) for of in (hiding_of, covered))
-
-
-def has_moves(risk: RiskContract) -> bool:
+def has_moves(risk: AnyRisk) -> bool:
     """Whether everybody's moves stand beside one law: not where databases are told apart by what is known of them."""
     return hiding_of.dispatch(type(risk)) is not hiding_of.dispatch(object)
 
 
+def covers(risk: AnyRisk) -> bool:
+    """Whether a kind of risk has a cover."""
+    return isinstance(risk, TableRisk) or has_moves(parts_of(risk)[0])
+
+
+def results_of(risk: AnyRisk) -> Results:
+    """The answers themselves, also where residuals are judged."""
+    return risk.left.original if isinstance(risk, GivenRisk) else risk.results
+
+
 def cover(
-    risk: RiskContract, epsilon: float, delta: float, *, noise: NoiseGiven = 0.0, level: float | None = None
+    risk: AnyRisk,
+    epsilon: float,
+    delta: float,
+    *,
+    noise: NoiseGiven = 0.0,
+    level: float | None = None,
+    database: Any = None,
 ) -> float:
-    """The largest move of the answer that is hidden: D* with U(D*) <= delta at epsilon.
+    """The largest move of the answer that is hidden: D* with U(D*) <= delta at epsilon, in the answer's units.
 
     Parameters
     ----------
     risk : of one number
     epsilon, delta : where it is hidden
-    noise : as for `bounds`
+    noise : as for `bounds`; with a declared bound, no larger move is promised to be hidden
     level : of confidence; default 0.95
+    database : label of one database; where the spread depends on what is known its cover is its own. Default: a typical
+        database
 
     Returns
     -------
     float
-        In the answer's units, a multiple of its step on a lattice. Where the spread depends on what is known, in units
-        of what is left: `cover_on` is that of one database in the answer's units.
+        A multiple of the answer's step, on a lattice.
 
     Examples
     --------
@@ -206,123 +204,177 @@ def cover(
     """
     epsilon, delta = finite_epsilon(epsilon), probability("delta", delta)
     level = confidence_level(risk.usual_level if level is None else level)
-    kernel = kernel_of(noise)[0]
-    return min(hiding_of(part, kernel).cover(epsilon, delta, level) for part in parts_of(risk))
+    parts = parts_of(risk)
+    if len(parts) > 1 and database is not None:
+        parts = tuple(part for part in parts if np.any(part.results.databases == database)) or parts[:1]
+    hiding = [hiding_of(part, kernel_of(noise)[0]) for part in parts]
+    return min(one.in_answers(_promised(one.cover(epsilon, delta, level), noise), database) for one in hiding)
 
 
-def cover_on(
-    risk: RiskContract,
-    database: Any,
-    epsilon: float,
-    delta: float,
-    *,
-    noise: NoiseGiven = 0.0,
-    level: float | None = None,
-) -> float:
-    """The cover on one database, given by its label, in the answer's units."""
-    hidden = cover(risk, epsilon, delta, noise=noise, level=level)
-    return in_answers(risk, hidden, database) if kernel_of(noise)[0] is None else hidden
+def _promised(hidden: float, noise: NoiseGiven) -> float:
+    """Noise with a declared bound promises nothing of larger moves."""
+    bound = getattr(noise, "declared_bound", None)
+    return hidden if bound is None or hidden < bound * (1 - 1e-12) else float(bound)
 
 
-@singledispatch
-def in_answers(risk: RiskContract, move: float, database: Any) -> float:  # noqa: ARG001 — dispatched on
-    """A move in units of what is left, in the answer's units on a database."""
-    return move
-
-
-@in_answers.register
-def _(risk: GivenRisk, move: float, database: Any) -> float:
-    left = risk.left
-    places = np.flatnonzero(left.original.databases == database)
-    if not len(places):
-        raise InputError("`database` must be the label of one that was audited, and whose previous answers are known.")
-    place = int(places[0])
-    own = move * float(left.units[place])
-    return float(np.mean(left.original.q[place])) * -math.expm1(-own) if left.logarithm else own
-
-
-@singledispatch
-def covered(
-    risk: RiskContract, epsilon: float, delta: float, *, noise: NoiseGiven = 0.0, level: float = 0.95
-) -> Covered:
+def covered(risk: AnyRisk, epsilon: float, delta: float, *, noise: NoiseGiven = 0.0, level: float = 0.95) -> Covered:
     """What the answer hides of what people did, and what it does not; of several parts, the worst."""
-    parts, kernel = parts_of(risk), kernel_of(noise)[0]
+    if isinstance(risk, TableRisk):
+        return _covered_table(risk, epsilon, delta, noise, level)
+    parts = parts_of(risk)
+    days = [_covered(part, epsilon, delta, noise, level) for part in parts]
     if len(parts) == 1:
-        return _covered(parts[0], epsilon, delta, kernel, level)
-    days = [_covered(part, epsilon, delta, kernel, level) for part in parts]
+        return days[0]
     each = level_of_each(level, len(parts))
     # one of so many lower bounds is above the truth by chance more often: those that decide are asked at their share
     days = [
-        replace(day, lower=_covered(part, epsilon, delta, kernel, each).lower) if day.lower > delta else day
+        replace(day, lower=_covered(part, epsilon, delta, noise, each).lower) if day.lower > delta else day
         for part, day in zip(parts, days, strict=True)
     ]
-    return max(days, key=lambda day: (day.lower > delta, day.upper))
+    worst = max(days, key=lambda day: (day.lower > delta, day.upper))
+    least = min(day.cover for day in days)
+    return replace(worst, cover=least, varies=any(day.varies or day.cover > least for day in days))
 
 
-def _covered(risk: RiskContract, epsilon: float, delta: float, kernel: NoiseKernel | None, level: float) -> Covered:
-    hiding = hiding_of(risk, kernel)
-    moves, relative = hiding.moves, hiding.moves.relative
-    most = float(relative.max(initial=0.0))
-    hidden = hiding.cover(epsilon, delta, level)
+def _covered(risk: AnyRisk, epsilon: float, delta: float, noise: NoiseGiven, level: float) -> Covered:
+    hiding = hiding_of(risk, kernel_of(noise)[0])
+    most, totals = hiding.most, hiding.totals
+    hidden = _promised(hiding.cover(epsilon, delta, level), noise)
     upper = hiding.upper(most, epsilon, level)
-    if most > hidden and upper <= delta:
-        hidden = most  # a cover is found by steps, the largest move is asked itself
     low = hiding.lower(most, epsilon, level) if most > hidden else 0.0
-    beyond = moves.beyond(hidden)
-    shown = _shown(hiding, relative[beyond], epsilon, delta, level) if low > delta else math.inf
-    worst = int(np.argmax(relative)) if len(relative) else -1
-    finite = moves.sizes[np.isfinite(moves.sizes)]
-    unit = moves.typical_unit
+    limit = hidden * (1 + 1e-9)
+    limit = math.inf if limit >= most else limit  # nobody is beyond the most, however moves are rounded
+    shown = math.inf  # a move from which on the databases demonstrate that it is not hidden
+    if low > delta:
+        each = totals.relative.values
+        far = np.unique(each[(each > limit) & np.isfinite(each)])[::-1]
+        if len(far) and hiding.lower(float(far[0]), epsilon, level) > delta:
+            count = furthest_shown(lambda k: hiding.lower(float(far[k]), epsilon, level) > delta, len(far))
+            shown = float(far[count - 1])
     return Covered(
-        cover=hidden,
-        shown=shown,
-        most=most,
+        cover=hiding.in_answers(hidden),
+        in_residuals=hidden,
+        largest=float(totals.most),
         upper=max(upper, low),
         lower=low,
-        estimate=min(upper, max(low, _estimate(hiding, most, epsilon))),
-        days=len(relative),
-        beyond=int(np.count_nonzero(beyond)),
-        exposed=int(np.count_nonzero(relative >= shown)) if math.isfinite(shown) else int(np.isinf(relative).sum()),
-        people_beyond=len(np.unique(moves.owner[beyond])),
-        people=len(moves.starts) - 1,
-        typical=hidden * unit,
-        worst=float(moves.sizes[worst]) if worst >= 0 else 0.0,
-        worst_cover=hidden * (float(moves.units[worst]) if worst >= 0 else 1.0),
-        largest=float(finite.max(initial=0.0)) if not np.isinf(moves.sizes).any() else math.inf,
-        varies=bool(np.ptp(moves.units) > 1e-9 * unit) if len(moves.units) else False,
+        estimate=min(upper, max(low, hiding.estimate(most, epsilon))),
+        days=totals.relative.n,
+        beyond=totals.relative.above(limit),
+        exposed=totals.relative.above(math.nextafter(shown, 0.0)),
+        people_beyond=totals.largest.above(limit),
+        people=totals.largest.n,
+        varies=totals.varies,
     )
 
 
-def _estimate(hiding: Hiding, move: float, epsilon: float) -> float:
-    """The hockey stick of the shift pair, by kernel estimates at one bandwidth or with the noise itself."""
-    if math.isinf(move) or move <= 0:
-        return float(move > 0)
-    from empriv.judge import noisy_laws, upper
+def _covered_table(risk: TableRisk, epsilon: float, delta: float, noise: NoiseGiven, level: float) -> Covered:
+    """The figures are those of the worst day and its worst cell."""
+    hiding = hiding_of_table(risk, noise)
+    days, found = hiding.days, hiding.judge(epsilon, delta, level)
+    worst, covers = found.worst, found.covers
+    cell, move = -1, 0.0
+    if worst.day >= 0:
+        at = slice(int(days.starts[worst.day]), int(days.starts[worst.day + 1]))
+        if days.cells[at].size:
+            with np.errstate(divide="ignore"):
+                ratio = np.abs(days.moves[at]) / covers[days.cells[at]]
+            cell = int(days.cells[at][np.argmax(ratio)])
+            move = float(np.abs(days.moves[at])[np.argmax(ratio)])
+        move = math.inf if days.certain[worst.day] else move
+    hidden = float(covers[cell]) if cell >= 0 else 0.0
+    whole = CoverByCell(risk.fit.cells, covers, days_of(risk).most, epsilon, delta)
+    return Covered(
+        cover=hidden,
+        in_residuals=hidden,
+        largest=move,
+        upper=max(worst.upper, worst.lower),
+        lower=worst.lower,
+        estimate=min(worst.upper, max(worst.lower, worst.estimate)),
+        days=days.count,
+        beyond=int(np.count_nonzero(found.beyond)),
+        exposed=int(np.count_nonzero(found.exposed)),
+        people_beyond=len(np.unique(days.owner[found.beyond])),
+        people=risk.results.n_individuals,
+        cell=risk.fit.cells[cell] if cell >= 0 else "",
+        cells=whole.columns(),
+    )
 
-    law, kernel = hiding.laws[0], hiding.kernel
-    h = upper.bandwidth(law, hiding.pairs.draws)
-    if kernel is None and h <= 0:
-        return 1.0
-    kernel = NoiseKernel("laplace", h) if kernel is None else kernel
-    w = noisy_laws.values(law + move, law[None, :], kernel, np.array([epsilon]), draws=hiding.pairs.draws)
-    return float(np.clip(w.mean(axis=-1).max(), 0.0, 1.0))
+
+# A table, cell by cell
 
 
-def _shown(hiding: Hiding, beyond: FloatArray, epsilon: float, delta: float, level: float) -> float:
-    """The least move, of those beyond the cover, that is demonstrated not to be hidden; the largest one is."""
-    finite = np.unique(beyond[np.isfinite(beyond)])
-    if not len(finite) or hiding.lower(float(finite[-1]), epsilon, level) <= delta:
-        return math.inf
-    low, high = -1, len(finite) - 1
-    for _ in range(_HALVINGS):
-        if high - low <= 1:
-            break
-        middle = (low + high) // 2
-        if hiding.lower(float(finite[middle]), epsilon, level) > delta:
-            high = middle
-        else:
-            low = middle
-    return float(finite[high])
+@dataclass(frozen=True, eq=False)
+class CoverByCell:
+    """How large a move each cell hides, beside the most that anybody moved it.
+
+    Attributes
+    ----------
+    cells : their names
+    cover : (cells,) the largest move that is hidden, in the cell's units; of a sum of other cells, what the least of
+        these hides
+    moved : (cells,) the most that anybody moved it
+    epsilon, delta : where it is hidden
+    """
+
+    cells: tuple[str, ...]
+    cover: FloatArray
+    moved: FloatArray
+    epsilon: float
+    delta: float
+
+    @property
+    def beyond(self) -> BoolArray:
+        """(cells,) where a person moved a cell by more than it hides."""
+        return np.asarray(self.moved > self.cover * (1 + 1e-9))
+
+    def columns(self) -> dict[str, list[Any]]:
+        """Columns of a table; ``pandas.DataFrame`` takes it as it is."""
+        return {"cell": list(self.cells), "cover": self.cover.tolist(), "moved": self.moved.tolist()}
+
+    def __repr__(self) -> str:
+        return f"CoverByCell({len(self.cells):,} cells, {np.count_nonzero(self.beyond):,} of them moved by more)"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            [name, quantity(hidden), quantity(most)]
+            for name, hidden, most in zip(self.cells, self.cover.tolist(), self.moved.tolist(), strict=True)
+        ]
+        title = f"Moves that cells hide at epsilon {self.epsilon:g}, delta {self.delta:g}"
+        return table_html(title, ["cell", "hides up to", "most that anybody moved it"], rows)
+
+
+def cover_by_cell(
+    risk: AnyRisk, epsilon: float, delta: float, *, noise: NoiseGiven = 0.0, level: float | None = None
+) -> CoverByCell:
+    """How large a move each cell of a table hides, beside the most that anybody moved it.
+
+    Parameters
+    ----------
+    risk : of a table
+    epsilon, delta : where it is hidden
+    noise : added to the cells: a scale for all, scales by name, or noise from `design_noise`; 0 for none
+    level : of confidence; default 0.95
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> cells = 100 + 10 * rng.normal(size=(365, 3))
+    >>> results = empriv.Results.stack({
+    ...     name: empriv.Results.from_arrays(cells[:, k], [cells[:, k] - (k == 0)]) for k, name in enumerate("abc")
+    ... })
+    >>> found = empriv.audit(results).cover_by_cell(0.1, 0.05)
+    >>> found.moved.tolist(), bool(found.cover.min() > 0.2)
+    ([1.0, 0.0, 0.0], True)
+    """
+    if not isinstance(risk, TableRisk):
+        raise InputError("`cover_by_cell` must be asked of several numbers, got one. Hint: cover.")
+    epsilon, delta = finite_epsilon(epsilon), probability("delta", delta)
+    level = confidence_level(risk.usual_level if level is None else level)
+    hiding = hiding_of_table(risk, noise)
+    return CoverByCell(risk.fit.cells, hiding.cover(epsilon, delta, level), days_of(risk).most, epsilon, delta)
+
+
+# Who did it
 
 
 @dataclass(frozen=True, eq=False)
@@ -332,32 +384,36 @@ class WhoMoved:
     Attributes
     ----------
     individual : pseudonyms, or labels if these were asked for
-    moved : by how much, in the answer's units; inf where they change whether there is an answer at all
+    moved : by how much, in the units of the answer or of the cell; inf where they change whether there is one at all
     database : on which database
-    relative : the same in units of what is left of that database, which the cover is in
-    all_moves : of everybody, on every database
+    cell : of a table, the name of the cell
+    of_all : of one number, the totals of everybody's moves, on every database
     """
 
     individual: Sequence[Any]
     moved: FloatArray
     database: npt.NDArray[Any]
-    relative: FloatArray
-    all_moves: Moves
+    cell: Sequence[str] | None = None
+    of_all: MoveTotals | None = None
 
     @property
     def most(self) -> float:
-        """The most that anybody moved the answer."""
-        return float(self.all_moves.sizes.max(initial=0.0))
+        """The most that anybody moved the answer; of a table, the largest of those that are listed."""
+        return float(self.moved.max(initial=0.0)) if self.of_all is None else self.of_all.most
 
     def share_beyond(self, cover: float) -> float:
-        """Share of person-days on which somebody moved the answer by more than ``cover``, as `cover` gives it."""
-        beyond = self.all_moves.beyond(cover)
-        return float(beyond.mean()) if len(beyond) else 0.0
+        """Share of person-days on which a person moved the answer by more than ``cover``, as `cover` gives it: where it
+        is that of a typical database, each day is compared with its own."""
+        if self.of_all is None:
+            raise InputError("`share_beyond` must be asked of one number, got a table.")
+        days = self.of_all.relative
+        return days.above(cover / self.of_all.typical_unit * (1 + 1e-9)) / days.n if days.n else 0.0
 
     def columns(self) -> dict[str, list[Any]]:
         """Columns of a table; ``pandas.DataFrame`` takes it as it is."""
         return {
             "individual": list(self.individual),
+            **({} if self.cell is None else {"cell": list(self.cell)}),
             "moved": self.moved.tolist(),
             "database": self.database.tolist(),
         }
@@ -366,45 +422,78 @@ class WhoMoved:
         return f"WhoMoved({len(self.moved):,} individuals, the most by {quantity(self.most)})"
 
     def _repr_html_(self) -> str:
-        rows = [
-            [str(who), "an answer or none" if math.isinf(by) else quantity(by), str(where)]
-            for who, by, where in zip(self.individual, self.moved.tolist(), self.database.tolist(), strict=True)
-        ]
-        return table_html("Who moved the answer most", ["individual", "moved", "database"], rows)
+        columns = self.columns()
+        columns["moved"] = ["an answer or none" if math.isinf(by) else quantity(by) for by in columns["moved"]]
+        rows = [[str(value) for value in row] for row in zip(*columns.values(), strict=True)]
+        return table_html(f"Who moved the {'answer' if self.cell is None else 'table'} most", list(columns), rows)
 
 
-@singledispatch
-def moved(risk: RiskContract, *, top: int | None = 10, key: bytes | None = None) -> WhoMoved:
-    """Each person's largest move of the answer, and on which database.
+def moved(risk: AnyRisk, *, top: int | None = 10, key: bytes | None = None) -> WhoMoved:
+    """Each person's largest move of the answer, and on which database; of a table, in which cell.
 
     Parameters
     ----------
-    risk : of one number
+    risk : of one number, or of a table: there, the largest in units of each cell's residuals
     top : so many individuals; None for all
     key : makes pseudonyms of labels; None names people by their labels
     """
+    if top is not None:
+        whole_number("top", top, least=1)
+    if isinstance(risk, TableRisk):
+        return _moved_in_table(risk, top, key)
     risk = risk.unconditional if isinstance(risk, WorstRisk) else risk
     hiding = hiding_of(risk, None)
     moves, results = hiding.moves, results_of(risk)
-    if top is not None:
-        whole_number("top", top, least=1)
+    kept, people = len(moves.starts) - 1, hiding.totals.largest.n
+    if (people if top is None else min(top, people)) > kept:
+        raise InputError(
+            f"`top` must be at most {kept:,}, got {'None, which is everybody' if top is None else f'{top:,}'}: people "
+            "were measured some at a time, and only the most exposed are kept."
+        )
     worst: IntArray = moves.worst
     rows = np.flatnonzero(worst >= 0)
     order = rows[np.lexsort((-moves.sizes[worst[rows]], -moves.relative[worst[rows]]))][:top]
     places = worst[order]
-    labels = results.individuals[order].tolist()
-    names = labels if key is None else [f"individual {name}" for name in pseudonyms(labels, key, shortest=4)]
     return WhoMoved(
-        names, moves.sizes[places], results.databases[moves.database[places]], moves.relative[places], moves
+        _named(results, order, key),
+        moves.sizes[places],
+        results.databases[moves.database[places]],
+        of_all=hiding.totals,
     )
 
 
-@singledispatch
-def results_of(risk: Any) -> Any:
-    """The answers themselves, also where what is left of them is judged."""
-    return risk.results
+def _moved_in_table(risk: TableRisk, top: int | None, key: bytes | None) -> WhoMoved:
+    days, results, fit = days_of(risk), risk.results, risk.fit
+    units = np.where(fit.spreads > 0, fit.spreads, 1.0)
+    units[fit.kept] = 1.0 / np.sqrt(np.maximum(np.diag(fit.precision), 1e-300))
+    turned = np.flatnonzero(days.certain)  # days on which a person decides whether there is an answer
+    cells = np.concatenate((days.cells, np.full(len(turned), -1)))
+    day = np.concatenate((days.day, turned))
+    sizes = np.append(np.abs(days.moves), np.full(len(turned), np.inf))
+    relative = np.append(np.abs(days.moves) / units[days.cells], np.full(len(turned), np.inf))
+    owner = days.owner[day]
+    order = np.lexsort((-relative, owner))
+    _, first = np.unique(owner[order], return_index=True)
+    best = order[first]
+    best = best[np.argsort(-relative[best], kind="stable")][:top]
+    return WhoMoved(
+        _named(results, owner[best], key),
+        sizes[best],
+        results.databases[days.database[day[best]]],
+        [
+            fit.cells[cell if cell >= 0 else _turned_cell(results, place)]
+            for cell, place in zip(cells[best].tolist(), day[best].tolist(), strict=True)
+        ],
+    )
 
 
-@results_of.register
-def _(risk: GivenRisk) -> Any:
-    return risk.left.original
+def _turned_cell(results: Results, day: int) -> int:
+    """A cell of which a person decides whether there is an answer."""
+    before = results.outcomes[results.entry_database[day]].reshape(-1, results.q.shape[-1])
+    after = results.entry_outcomes[day].reshape(before.shape)
+    return int(np.argmax((before != after).any(axis=0)))
+
+
+def _named(results: Results, rows: IntArray, key: bytes | None) -> list[Any]:
+    labels: list[Any] = results.individuals[rows].tolist()
+    return labels if key is None else [f"individual {name}" for name in pseudonyms(labels, key, shortest=4)]

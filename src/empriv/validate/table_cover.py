@@ -1,6 +1,6 @@
 """Cover of a table: how large a move each cell hides, and whom the table does not hide.
 
-Whatever somebody did not touch on a day is known. A day in one cell is a line: what is left of that cell given all
+Whatever a person did not touch on a day is known. A day in one cell is a line: the residuals of that cell given all
 others, moved by what the person did; **cover by cell** is the largest such move that is hidden, beside the most that
 anybody moved the cell. A day in several cells is judged by the likelihood-ratio score (`judge.score`), those first that
 are furthest in units of the covers of their cells: days are put in the order of
@@ -17,25 +17,20 @@ import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from empriv.base.arguments import confidence_level, finite_epsilon, probability
-from empriv.base.display import table_html
-from empriv.errors import InputError
 from empriv.judge import cover as judged
-from empriv.judge import gate, lower, noisy_laws, score
-from empriv.judge.noise_kernels import NoiseKernel
-from empriv.judge.upper import LEAST_DATABASES, bandwidth, row_bandwidths
-from empriv.measuring.contract import RiskContract
+from empriv.judge import gate, lower, score
+from empriv.judge.noise_kernels import NoiseGiven, NoiseKernel, kernels_of
+from empriv.judge.upper import LEAST_DATABASES, row_bandwidths
 from empriv.measuring.tables import TableRisk
 from empriv.measuring.tables.person_days import PersonDays, days_as_they_are, days_with_noise
 from empriv.results import FloatArray, IntArray, Results
-from empriv.validate.bounds.noise_as_kernel import NoiseGiven, kernels_of
+from empriv.validate.bounds.line_bounds import estimate_of_move, furthest_shown
 from empriv.validate.checks.whole_tables import objected_places
-from empriv.words.sentences import quantity
 
 BoolArray = npt.NDArray[np.bool_]
 Kernels = tuple[NoiseKernel | None, ...]
@@ -45,47 +40,6 @@ _CHUNK = 32  # days of several cells that are asked at once
 _ASKED = 16  # moves of one cell that are asked themselves, the furthest
 _LATTICE = 8.0  # steps: noise of a larger scale is as good as continuous
 _LADDER = 8  # sizes at which a curve of bounds is known
-_HALVINGS = 10
-
-
-@dataclass(frozen=True, eq=False)
-class CoverByCell:
-    """How large a move each cell hides, beside the most that anybody moved it.
-
-    Attributes
-    ----------
-    cells : their names
-    cover : (cells,) the largest move that is hidden, in the cell's units; of a sum of other cells, what the least of
-        these hides
-    moved : (cells,) the most that anybody moved it
-    epsilon, delta : where it is hidden
-    """
-
-    cells: tuple[str, ...]
-    cover: FloatArray
-    moved: FloatArray
-    epsilon: float
-    delta: float
-
-    @property
-    def beyond(self) -> BoolArray:
-        """(cells,) where somebody moved a cell by more than it hides."""
-        return np.asarray(self.moved > self.cover * (1 + 1e-9))
-
-    def columns(self) -> dict[str, list[Any]]:
-        """Columns of a table; ``pandas.DataFrame`` takes it as it is."""
-        return {"cell": list(self.cells), "cover": self.cover.tolist(), "moved": self.moved.tolist()}
-
-    def __repr__(self) -> str:
-        return f"CoverByCell({len(self.cells):,} cells, {np.count_nonzero(self.beyond):,} of them moved by more)"
-
-    def _repr_html_(self) -> str:
-        rows = [
-            [name, quantity(hidden), quantity(most)]
-            for name, hidden, most in zip(self.cells, self.cover.tolist(), self.moved.tolist(), strict=True)
-        ]
-        title = f"Moves that cells hide at epsilon {self.epsilon:g}, delta {self.delta:g}"
-        return table_html(title, ["cell", "hides up to", "most that anybody moved it"], rows)
 
 
 class _Several(NamedTuple):
@@ -173,7 +127,7 @@ class TableHiding:
 
     @cached_property
     def laws(self) -> tuple[IntArray, FloatArray]:
-        """(laws,) cells and (laws, N) what is left of each given all others; without the person who moves a cell most
+        """(laws,) cells and (laws, N) the residuals of each given all others; without the person who moves a cell most
         too, where that is narrower. A cell whose law does not count is a constant."""
         key = ("laws", self.kernels is None)  # whatever the noise is
         if key not in self.risk.workspace:
@@ -306,7 +260,7 @@ class TableHiding:
     # Several cells
 
     def innovations_of(self, cells: IntArray, moves: FloatArray, *, left_out: bool = False) -> score.Innovations:
-        """What somebody moved, free of all that they did not touch.
+        """What a person moved, free of all that they did not touch.
 
         ``left_out`` : each database is freed by a regression on the others, for what databases demonstrate.
         """
@@ -401,7 +355,7 @@ class TableHiding:
 
     @cached_property
     def _deviations(self) -> FloatArray:
-        """(cells,) of what is left of a cell given all others, with its noise."""
+        """(cells,) of the residuals of a cell given all others, with its noise."""
         own = np.zeros(len(self.place))
         own[self.risk.fit.kept] = np.where(self.trusted, 1.0 / np.maximum(np.diag(self.risk.fit.precision), 1e-300), 0)
         return np.sqrt(own + self._noise_variances)
@@ -453,7 +407,7 @@ class TableHiding:
                 worst = _Worst(int(single[first[top]]), float(upper[top]), low, fitted)
             if low > delta:
                 order = np.flatnonzero(far)[np.argsort(-far_off[far], kind="stable")]
-                kept = self._shown(
+                kept = furthest_shown(
                     lambda k: self._lower_of_move(int(cell[order[k]]), float(move[order[k]]), epsilon, level) > delta,
                     len(order),
                 )
@@ -476,7 +430,7 @@ class TableHiding:
             if low > delta:
                 order = np.flatnonzero(~hidden)
                 order = order[np.argsort(-rho[order], kind="stable")]
-                kept = self._shown(
+                kept = furthest_shown(
                     lambda k: (
                         self._lower_of_day(several.cells[order[k]], several.moves[order[k]], epsilon, level) > delta
                     ),
@@ -543,10 +497,10 @@ class TableHiding:
 
     def hides(self, results: Results, epsilon: float, delta: float, level: float = 0.95) -> bool:
         """Whether all that people did on databases with these results is hidden."""
-        there = replace(self)
+        that_day = replace(self)
         days = self._on_lattice(days_with_noise(results))
-        there.__dict__["days"] = days
-        return bool(there.judge(epsilon, delta, level).worst.upper <= delta)
+        that_day.__dict__["days"] = days
+        return bool(that_day.judge(epsilon, delta, level).worst.upper <= delta)
 
     def _hidden_kinds(
         self, rho: FloatArray, epsilon: float, delta: float, level: float
@@ -577,19 +531,8 @@ class TableHiding:
             hidden[kind] = upper <= delta
         return hidden, known
 
-    @staticmethod
-    def _shown(shows: Any, count: int) -> int:
-        """How many of the furthest, in order, the databases show not to be hidden; the first one is."""
-        low, high = 1, count
-        for _ in range(_HALVINGS):
-            if low >= high:
-                break
-            middle = (low + high + 1) // 2
-            low, high = (middle, high) if shows(middle - 1) else (low, middle - 1)
-        return low
-
     def _law_of(self, cell: int) -> FloatArray:
-        """(N,) what is left of a cell given all others, each database freed by a regression on the others."""
+        """(N,) the residuals of a cell given all others, each database freed by a regression on the others."""
         place = int(self.place[cell])
         if place < 0 or self.risk.fit.ridge:
             return np.zeros(len(self.risk.fit.residuals))
@@ -610,12 +553,7 @@ class TableHiding:
 
     def _estimate_of_move(self, cell: int, move: float, epsilon: float) -> float:
         law, kernel = self._law_of(cell), None if self.kernels is None else self.kernels[cell]
-        h = bandwidth(law, self.draws)
-        if kernel is None and h <= 0:
-            return 1.0
-        noise = NoiseKernel("laplace", h) if kernel is None else kernel
-        w = noisy_laws.values(law + move, law[None, :], noise, np.array([epsilon]), draws=self.draws)
-        return float(np.clip(w.mean(axis=-1).max(), 0.0, 1.0))
+        return estimate_of_move(law, move, epsilon, kernel, self.draws)
 
     def _estimate_of_day(self, cells: IntArray, moves: FloatArray, epsilon: float) -> float:
         if self.kernels is not None and any(self.kernels[cell] is None for cell in cells.tolist()):
@@ -680,37 +618,6 @@ def table_upper(risk: TableRisk, kernels: Kernels, epsilon: float, delta: float,
     from empriv.validate.bounds.table_bounds import uppers  # which is made of days
 
     return float(uppers(hiding, np.array([epsilon]), 0.95).max(initial=0.0))
-
-
-def cover_by_cell(
-    risk: RiskContract, epsilon: float, delta: float, *, noise: NoiseGiven = 0.0, level: float | None = None
-) -> CoverByCell:
-    """How large a move each cell of a table hides, beside the most that anybody moved it.
-
-    Parameters
-    ----------
-    risk : of a table
-    epsilon, delta : where it is hidden
-    noise : added to the cells: a scale for all, scales by name, or noise from `design_noise`; 0 for none
-    level : of confidence; default 0.95
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> cells = 100 + 10 * rng.normal(size=(365, 3))
-    >>> results = empriv.Results.stack({
-    ...     name: empriv.Results.from_arrays(cells[:, k], [cells[:, k] - (k == 0)]) for k, name in enumerate("abc")
-    ... })
-    >>> found = empriv.cover_by_cell(empriv.measure(results), 0.1, 0.05)
-    >>> found.moved.tolist(), bool(found.cover.min() > 0.2)
-    ([1.0, 0.0, 0.0], True)
-    """
-    if not isinstance(risk, TableRisk):
-        raise InputError("`cover_by_cell` must be asked of several numbers, got one. Hint: cover.")
-    epsilon, delta = finite_epsilon(epsilon), probability("delta", delta)
-    level = confidence_level(risk.usual_level if level is None else level)
-    hiding = hiding_of_table(risk, noise)
-    return CoverByCell(risk.fit.cells, hiding.cover(epsilon, delta, level), days_of(risk).most, epsilon, delta)
 
 
 def days_of(risk: TableRisk) -> PersonDays:

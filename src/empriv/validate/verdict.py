@@ -1,8 +1,8 @@
 """`verdict`: does the query meet a target? "pass", "fail" or "unresolved", with reasons; all decisions come from here.
 
-By the bound, two questions are asked with one bound (docs/validity.md): the paper's pair, the results with everyone
-against those without somebody, on a random database; and the day's pair, the others' results against the same moved by
-what somebody did on a day that they were in. Pass only if both upper bounds meet the target and no check of severity
+By the bound, two questions are asked with one bound (docs/judge.md): the paper's pair, the results with everyone
+against those without a person, on a random database; and the day's pair, the others' results against the same moved by
+what a person did on a day that they were in. Pass only if both upper bounds meet the target and no check of severity
 "error" stands; fail if a lower bound breaks it; else unresolved, for the people and days that are named. By the
 estimate: the paper's own definition, the point estimate, which passes if it meets the target and the databases look
 i.i.d.
@@ -12,37 +12,36 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import singledispatch
 from typing import Any
 
 from empriv.base.arguments import confidence_level, finite_epsilon, one_of, probability
-from empriv.base.display import lines_html
+from empriv.base.text import lines_html
 from empriv.errors import InputError
+from empriv.judge.noise_kernels import NoiseGiven, is_noise
 from empriv.judge.upper import LEAST_DATABASES
-from empriv.measuring.contract import RiskContract
+from empriv.measuring.any_risk import AnyRisk
 from empriv.measuring.series import RepeatedRisk
 from empriv.measuring.tables import TableRisk
 from empriv.validate.bounds import Bounds, bounds, upper_total_risk
 from empriv.validate.bounds.line_bounds import floor
-from empriv.validate.bounds.noise_as_kernel import NoiseGiven, is_noise
-from empriv.validate.checks import Check, checks
-from empriv.validate.covering import Covered, covered, covers, hiding_of
-from empriv.words.decision import DAY, RANDOM, Judged
-from empriv.words.findings import Finding
-from empriv.words.sentences import needed, side_by_side
+from empriv.validate.checks import checks
+from empriv.validate.covering import covered, covers, hiding_of, parts_of
+from empriv.words.decision import DAY, RANDOM, Covered, JudgedTarget
+from empriv.words.message import Message
+from empriv.words.sentences import databases, number, percent, quantity
 
 PASS, FAIL, UNRESOLVED = "pass", "fail", "unresolved"
 BASES = ("bound", "estimate")
 PRESENCES = ("random", "both")
 _USUAL_DELTA = 0.05  # where days of a table are put in order
 _FAR, _WITHIN = 10, 1000  # so many times the databases there are, or so many, is too far to wait for
-_HIDDEN_BY_NOISE = ("exact-leak", "bent", "edge", "flat", "carried")  # which noise leaves to the bound
+_HIDDEN_BY_NOISE = ("exact-leak", "residuals", "carried")  # which noise leaves to the bound
 
 
 class Verdict(str):
     """ "pass", "fail" or "unresolved": a str that knows why.
 
-    Made by the method `verdict` of an audit or a scan.
+    Made by the method `verdict` of an audit.
 
     Attributes
     ----------
@@ -50,7 +49,7 @@ class Verdict(str):
     by_bound, by_estimate : both judgements; the estimate is that of a random database, as in the paper
     presence : "both", or "random" where the paper's pair alone was judged
     day : what the answer hides of what people did, on the days they did it; None where that was not judged
-    findings : the reasons, those of the deciding basis first: codes and numbers, or checks
+    messages : the reasons, those of the deciding basis first
     databases_needed : how many would resolve it, by extrapolation; None if it is resolved, or more alone would not do
     unresolved_by_bound : whether a bound that is too wide is what leaves it unresolved
     level, epsilon, targets, checks : what was asked, held against the figures of a random database; what was checked
@@ -71,26 +70,32 @@ class Verdict(str):
     by_estimate: str
     presence: str
     day: Covered | None
-    findings: tuple[Finding | Check, ...]
+    messages: tuple[Message, ...]
     databases_needed: int | None
     unresolved_by_bound: bool
     level: float
     epsilon: float
-    targets: tuple[Judged, ...]
-    judged: tuple[Judged, ...]
-    checks: tuple[Check, ...]
+    targets: tuple[JudgedTarget, ...]
+    judged: tuple[JudgedTarget, ...]
+    checks: tuple[Message, ...]
 
     @property
     def reasons(self) -> tuple[str, ...]:
         """In plain words, those of the deciding basis first."""
-        return tuple(dict.fromkeys(finding.sentence for finding in self.findings))
+        return tuple(dict.fromkeys(message.sentence for message in self.messages))
 
     @property
     def sentence(self) -> str:
-        """Both judgements side by side."""
+        """Both judgements side by side, and how many databases would resolve it."""
+        if self.databases_needed is not None:
+            return self.said(f", would need {databases(self.databases_needed)}")
         never = self.unresolved_by_bound and any(target.limit <= 0 for target in self.targets)
-        more = needed(self.databases_needed) if never or self.databases_needed is not None else ""
-        return side_by_side(self.by_estimate, self.by_bound, self.level, more)
+        return self.said(", no number of databases would resolve it" if never else "")
+
+    def said(self, more: str = "") -> str:
+        """Both judgements side by side; the estimate is of a random database, as in the paper."""
+        sure = f"at {percent(self.level)} confidence: {self.by_bound}{more}"
+        return f"By the paper's definition: {self.by_estimate}; {sure}."
 
     def _repr_html_(self) -> str:
         return lines_html(f"Verdict: {self.upper()}", (self.sentence, *self.reasons))
@@ -113,7 +118,7 @@ class Verdict(str):
 
 
 def verdict(
-    risk: RiskContract,
+    risk: AnyRisk,
     *,
     epsilon: float,
     delta: float | None = None,
@@ -122,8 +127,8 @@ def verdict(
     level: float | None = None,
     presence: str = "both",
     noise: NoiseGiven = 0.0,
-    bounds_there: Bounds | None = None,
-    checks_made: Sequence[Check] | None = None,
+    bounds_made: Bounds | None = None,
+    checks_made: Sequence[Message] | None = None,
 ) -> Verdict:
     """Judge a risk against targets.
 
@@ -134,9 +139,9 @@ def verdict(
     delta, total_risk : the most that is allowed; at least one
     basis : "bound" (default) or "estimate", the paper's own definition
     level : of confidence of the bounds; default 0.95
-    presence : "both" judges a random database and the day that somebody was in, "random" the former alone, as the paper
+    presence : "both" judges a random database and the day that a person was in, "random" the former alone, as the paper
     noise : added to the answer, as for `bounds`
-    bounds_there, checks_made : bounds at this epsilon and checks, if they are at hand already
+    bounds_made, checks_made : bounds at this epsilon and checks, if they are at hand already
     """
     one_of("basis", basis, BASES)
     one_of("presence", presence, PRESENCES)
@@ -146,67 +151,49 @@ def verdict(
         if limit is not None:
             probability(name, limit)
     epsilon, level = finite_epsilon(epsilon), confidence_level(risk.usual_level if level is None else level)
-    there = bounds(risk, epsilon, level, noise=noise) if bounds_there is None else bounds_there
+    bounded = bounds(risk, epsilon, level, noise=noise) if bounds_made is None else bounds_made
     made = list(checks(risk, epsilon) if checks_made is None else checks_made)
     if is_noise(noise):
         made = [check for check in made if check.code not in _HIDDEN_BY_NOISE]
-    targets, findings, day = [], [], None
+    targets, messages, day = [], [], None
     if delta is not None:
-        targets.append(Judged("delta", delta, there.lower, there.estimate, there.upper))
+        targets.append(JudgedTarget("delta", delta, bounded.lower, bounded.estimate, bounded.upper))
     if total_risk is not None:
-        # somebody's privacy fails at least as often as one individual's
-        most = float(upper_total_risk(there)[0])
-        targets.append(Judged("total_risk", total_risk, there.lower, risk.total_risk(epsilon), most))
+        # a person's privacy fails at least as often as one individual's
+        most = float(upper_total_risk(bounded)[0])
+        targets.append(JudgedTarget("total_risk", total_risk, bounded.lower, risk.total_risk(epsilon), most))
     if presence == "both" and delta is not None:
-        if covers(risk):
-            day = covered(risk, epsilon, delta, noise=noise, level=level)
-            targets.append(Judged("delta", delta, day.lower, day.estimate, day.upper, where=DAY))
-            findings.append(_day_finding(day, epsilon, delta))
+        once = risk.single if isinstance(risk, RepeatedRisk) else risk
+        if covers(once):
+            # one of several publications is of the day on which a person did most; what all tell is of days already
+            judged = covered(once, epsilon, delta, noise=noise, level=level)
+            targets.append(JudgedTarget("delta", delta, judged.lower, judged.estimate, judged.upper, where=DAY))
+            if once is risk:
+                day = judged
+                messages.append(_of_the_day(day, epsilon, delta))
         else:
-            judged, more = day_of(risk, epsilon, delta, level)
-            targets += judged
-            made += [check for check in more if check not in made]
-            findings += [] if judged else [Finding("presence-not-measured")]
-    return _judged(risk, basis, presence, targets, made, findings, day, epsilon, level)
+            said = "Judged on a random database alone: an audit of this kind does not say what is hidden on the day."
+            messages.append(Message("presence-not-measured", said))
+    return _judged(risk, basis, presence, targets, made, messages, day, epsilon, level)
 
 
-@singledispatch
-def day_of(
-    risk: RiskContract,  # noqa: ARG001 — dispatched on
-    epsilon: float,  # noqa: ARG001
-    delta: float,  # noqa: ARG001
-    level: float,  # noqa: ARG001
-) -> tuple[list[Judged], list[Check]]:
-    """The same target on a database that people are in, for kinds that have no cover yet."""
-    return [], []
-
-
-@day_of.register(RepeatedRisk)
-def _of_several(risk: RepeatedRisk, epsilon: float, delta: float, level: float) -> tuple[list[Judged], list[Check]]:
-    """One of the publications is of the day on which somebody did most; what all tell is of their days already."""
-    if not covers(risk.single):
-        return day_of(risk.single, epsilon, delta, level)
-    once = covered(risk.single, epsilon, delta, level=level)
-    return [Judged("delta", delta, once.lower, once.estimate, once.upper, where=DAY)], []
-
-
-def upper_on_the_day(risk: RiskContract, epsilon: float, level: float) -> float:
-    """U of the largest move on the day that somebody made it; 0 for kinds that have no such figure."""
+def upper_on_the_day(risk: AnyRisk, epsilon: float, level: float) -> float:
+    """U of the largest move on the day that a person made it; 0 for kinds that have no such figure."""
     if isinstance(risk, TableRisk):
         return covered(risk, epsilon, _USUAL_DELTA, level=level).upper
-    if covers(risk):
-        hiding = hiding_of(risk, None)
-        return hiding.upper(float(hiding.moves.relative.max(initial=0.0)), epsilon, level)
-    return max((judged.upper for judged in day_of(risk, epsilon, 0.0, level)[0]), default=0.0)
+    if not covers(risk):
+        return 0.0
+    parts = [hiding_of(part, None) for part in parts_of(risk)]
+    return max(hiding.upper(hiding.most, epsilon, level) for hiding in parts)
 
 
 def _judged(
-    risk: RiskContract,
+    risk: AnyRisk,
     basis: str,
     presence: str,
-    targets: Sequence[Judged],
-    made: Sequence[Check],
-    findings: list[Finding],
+    targets: Sequence[JudgedTarget],
+    made: Sequence[Message],
+    messages: list[Message],
     day: Covered | None,
     epsilon: float,
     level: float,
@@ -220,9 +207,9 @@ def _judged(
     out.basis, out.by_bound, out.by_estimate = basis, by_bound, by_estimate
     ordered = estimate_reasons + bound_reasons
     if basis == "bound":
-        said = {reason.numbers["name"] for reason in bound_reasons if reason.code == "estimate-alone"}
-        ordered = bound_reasons + [reason for reason in estimate_reasons if reason.numbers.get("name") not in said]
-    out.findings = (*ordered, *findings)
+        named = {reason.numbers["name"] for reason in bound_reasons if reason.code == "estimate-alone"}
+        ordered = bound_reasons + [reason for reason in estimate_reasons if reason.numbers.get("name") not in named]
+    out.messages = (*ordered, *messages)
     out.databases_needed = _needed(targets, risk.results.n_databases, level) if missing and enough else None
     out.unresolved_by_bound, out.presence, out.day = missing, presence, day
     out.targets, out.judged = tuple(target for target in targets if target.where == RANDOM), tuple(targets)
@@ -230,30 +217,27 @@ def _judged(
     return out
 
 
-Reasons = list[Finding | Check]
-
-
-def _by_bound(targets: Sequence[Judged], errors: Sequence[Check], level: float) -> tuple[str, Reasons]:
+def _by_bound(targets: Sequence[JudgedTarget], errors: Sequence[Message], level: float) -> tuple[str, list[Message]]:
     """The outcome, and why: what decides first."""
-    broken: Reasons = []
-    open_: Reasons = []
-    met: Reasons = []
+    broken: list[Message] = []
+    open_: list[Message] = []
+    met: list[Message] = []
     for target in targets:
         if target.lower > target.limit:
-            broken.append(_held_against(target, "lower-bound", target.lower, level))
+            broken.append(_shown_broken(target, level))
         elif target.upper > target.limit:
             if target.estimate > target.limit:
-                open_.append(_held_against(target, "estimate-alone", target.estimate))
-            open_.append(_held_against(target, "bound", target.upper, level))
+                open_.append(_estimate_alone(target))
+            open_.append(_upper_held(target, level))
         else:
-            met.append(_held_against(target, "bound", target.upper, level))
+            met.append(_upper_held(target, level))
     if broken:
         return FAIL, [*broken, *open_, *met, *errors]
     return (UNRESOLVED if open_ or errors else PASS), [*open_, *errors, *met]
 
 
-def _by_estimate(targets: Sequence[Judged], errors: Sequence[Check]) -> tuple[str, Reasons]:
-    reasons: Reasons = [_held_against(target, "estimate", target.estimate) for target in targets]
+def _by_estimate(targets: Sequence[JudgedTarget], errors: Sequence[Message]) -> tuple[str, list[Message]]:
+    reasons = [_estimate_held(target) for target in targets]
     if any(target.estimate > target.limit for target in targets):
         return FAIL, reasons
     # The estimate holds exact leaks already, and is defined for any number of databases; it assumes i.i.d. databases.
@@ -261,24 +245,64 @@ def _by_estimate(targets: Sequence[Judged], errors: Sequence[Check]) -> tuple[st
     return (UNRESOLVED if dependent else PASS), [*reasons, *dependent]
 
 
-def _held_against(target: Judged, code: str, value: float, level: float | None = None) -> Finding:
-    numbers: dict[str, Any] = {"name": target.name, "value": value, "limit": target.limit, "where": target.where}
-    return Finding(code, numbers if level is None else {**numbers, "level": level})
+def _named(target: JudgedTarget) -> str:
+    return target.name.replace("_", " ") + (" on the day that a person was in" if target.where else "")
 
 
-def _day_finding(day: Covered, epsilon: float, delta: float) -> Finding:
-    """Who and which days are hidden, cannot be told, or are shown not to be."""
-    return Finding(
-        "day",
-        {
-            "epsilon": epsilon, "delta": delta, "cover": day.typical, "most": day.largest, "days": day.days,
-            "beyond": day.beyond, "exposed": day.exposed, "people": day.people_beyond, "varies": day.varies,
-            "cell": day.cell,
-        },
-    )  # fmt: skip
+def _upper_held(target: JudgedTarget, level: float) -> Message:
+    name, value, limit = _named(target), target.upper, number(target.limit)
+    if value >= 1:
+        said = f"There is no upper bound on {name}, so nothing says that it is at most {limit}."
+    else:
+        relation = "meets" if value <= target.limit else "exceeds"
+        said = f"The upper bound on {name} ({percent(level)}), {number(value)}, {relation} the target of {limit}."
+    return Message("bound", said, numbers={"name": target.name})
 
 
-def _needed(targets: Sequence[Judged], n: int, level: float) -> int | None:
+def _shown_broken(target: JudgedTarget, level: float) -> Message:
+    said = (
+        f"The lower bound on {_named(target)} ({percent(level)}), {number(target.lower)}, is above the target of "
+        f"{number(target.limit)}: the loss is demonstrated."
+    )
+    return Message("lower-bound", said, numbers={"name": target.name})
+
+
+def _estimate_held(target: JudgedTarget) -> Message:
+    relation = "meets" if target.estimate <= target.limit else "exceeds"
+    name, value = _named(target), number(target.estimate)
+    said = f"The estimated {name}, {value}, {relation} the target of {number(target.limit)}."
+    return Message("estimate", said, numbers={"name": target.name})
+
+
+def _estimate_alone(target: JudgedTarget) -> Message:
+    said = (
+        f"The estimated {_named(target)}, {number(target.estimate)}, exceeds the target of {number(target.limit)}, but "
+        "the bounds cannot tell."
+    )
+    return Message("estimate-alone", said, numbers={"name": target.name})
+
+
+def _of_the_day(day: Covered, epsilon: float, delta: float) -> Message:
+    """Who and which days are hidden, cannot be told, or are shown not to be; of a table, in its worst cell."""
+    where = " on a typical database" if day.varies else f" in {day.cell}" if day.cell else ""
+    most = quantity(day.largest)
+    if math.isinf(day.largest):
+        most = "no measure: a person changes whether there is one"
+    said = (
+        f"On the day: at epsilon {epsilon:g} and delta {number(delta)} the answer hides moves of up to "
+        f"{quantity(day.cover)}{where}; the largest was {most}."
+    )
+    if not day.beyond:
+        return Message("day", f"{said} Nobody moved it by more than is hidden, on any of {day.days:,} person-days.")
+    who = "one individual" if day.people_beyond == 1 else f"{day.people_beyond:,} individuals"
+    shown = "it cannot be told whether these are hidden"
+    if day.exposed:
+        shown = f"for {day.exposed:,} it is shown that they are not hidden"
+    share = f"{day.beyond:,} of {day.days:,} person-days ({percent(day.beyond / day.days)}), of {who}, are beyond it"
+    return Message("day", f"{said} {share}; {shown}.")
+
+
+def _needed(targets: Sequence[JudgedTarget], n: int, level: float) -> int | None:
     """How many databases, more than there are, would bring the upper bounds to the targets; None if none is known.
 
     The floor must go below the target, and what the bound adds to the estimate shrinks as one over the root of n. So

@@ -1,26 +1,5 @@
-"""Every sentence that a person reads about an audit, made from codes and numbers; terminal, JSON and report say these.
+"""What people read, from numbers alone: this room knows no risk and no data.
 
-`sentences` says bounds and verdicts, `checks` checks, `what_is_known` what readers know, `outcomes` single
-outcomes, `side_by_side` several protocols; a `Finding` is a code that gets its sentence here; `summary` puts the
-`facts` of an audit in words. This room knows no risk and no data: others give it codes and numbers.
+A `Message` carries a code, numbers and its sentence, which is made where it is found. Here stand what several rooms
+say: how numbers are written (`sentences`), the decision (`decision`), what readers know (`what_is_known`), nouns.
 """
-
-from empriv.words.facts import Figure, Question, RiskFacts
-from empriv.words.findings import Finding
-from empriv.words.sentences import databases, number, people, percent
-from empriv.words.summary import Summary, figure_sentence, summarise, tail_sentence
-
-__all__ = [
-    "Figure",
-    "Finding",
-    "Question",
-    "RiskFacts",
-    "Summary",
-    "databases",
-    "figure_sentence",
-    "number",
-    "people",
-    "percent",
-    "summarise",
-    "tail_sentence",
-]

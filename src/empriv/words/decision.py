@@ -1,35 +1,36 @@
-"""`decide`: may it be published, as it is or with noise? One line, one sentence of reason, one of condition.
+"""`decide`: may it be published, as it is or with noise? One line and a reason, then small what it rests on.
 
-Terminal, page, notebook and JSON say these. A pure function of a `Case`, which holds codes and numbers alone.
+Terminal, page, notebook and JSON say these. A pure function of a `Case`, which holds codes and numbers alone. Line,
+reason and whom it does not hide have three figures at most; what else there is to say stands in the condition.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
-from empriv.base.display import lines_html
+from empriv.base.text import lines_html
 from empriv.words.nouns import Nouns
 from empriv.words.sentences import (
     amount,
     leaves_little,
     number,
     percent,
-    show_only,
     tells_little,
-    too_few_to_be_sure,
 )
 
 PUBLISH, WITH_NOISE, NOT, NO_TARGET = "Publish", "Publish with noise", "Do not publish", "No decision"
 KINDS = {PUBLISH: "publish", WITH_NOISE: "change", NOT: "stop"}
 """How pages mark a decision; "open" where there is none."""
 RANDOM, DAY = "", "day"
-"""Where a target is judged: on a random database, and on one that somebody was in, by what they did there."""
+"""Where a target is judged: on a random database, and on one that a person was in, by what they did there."""
+_LEAST = 30  # databases that an upper bound needs
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedTarget:
     """One target, ``limit``, held against lower bound, estimate and upper bound, on a random database or on the day."""
 
     name: str
@@ -41,29 +42,42 @@ class Judged:
 
 
 @dataclass(frozen=True)
-class Hidden:
-    """What the answer hides of what people did on the days they did it, in its own units.
+class Covered:
+    """How far the answer hides what people did, at one epsilon and delta.
 
     Attributes
     ----------
-    cover : the largest move that is hidden, on a typical database
-    most : the most that anybody moved the answer; infinite where somebody changes whether there is one
-    days, beyond, exposed : person-days, those beyond the cover, and those shown not to be hidden
-    people : individuals with a day beyond it
+    cover : the largest move that is hidden, in the answer's units; on a typical database, where ``varies``
+    in_residuals : the same in units of residuals, in which moves are compared with it
+    largest : the most that anybody moved the answer, in its units; inf where they change whether there is one
+    upper, lower, estimate : U, the lower bound and the estimate of that move
+    days, beyond, exposed : person-days in all, those beyond the cover, and those that the databases demonstrate not to
+        be hidden
+    people_beyond, people : individuals with a day beyond the cover, and all
     varies : whether the cover differs from database to database
-    unit : of the answer
-    cell : of a table, the cell that the figures are of
+    cell, cells : of a table, the cell that the figures are of, and how far each cell hides what people did
     """
 
     cover: float
-    most: float
+    in_residuals: float
+    largest: float
+    upper: float
+    lower: float
+    estimate: float
     days: int
     beyond: int
     exposed: int
+    people_beyond: int
     people: int
-    varies: bool
-    unit: str = ""
+    varies: bool = False
     cell: str = ""
+    cells: Mapping[str, Sequence[Any]] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in vars(self).items()
+        }
 
 
 @dataclass(frozen=True)
@@ -76,7 +90,6 @@ class NoisyAnswer:
     typical : size of a typical answer
     achieved : upper bound on delta of the most exposed individual with this noise
     against : why it must not be released so, in sentences; nothing if it may be
-    unit : of the answer
     component : the number of several that these are of
     cover : the largest move that is hidden with it; NaN where that was not asked
     """
@@ -85,7 +98,6 @@ class NoisyAnswer:
     typical: float
     achieved: float
     against: tuple[str, ...] = ()
-    unit: str = ""
     component: str | None = None
     cover: float = math.nan
 
@@ -103,24 +115,27 @@ class Case:
     delta, upper : the estimate at ``epsilon`` and its upper bound, for where there is no target
     hidden : what the answer hides of what people did, if that was judged
     obstacles : sentences of checks that rule out a pass
+    leak : an outcome that gives a person away for certain, in words
     n_databases, needed : how many there are, and how many would resolve it if more would do
-    known : what readers are taken to know of a database; ``presence`` whether also that somebody is in it
+    known : what readers are taken to know of a database; ``presence`` whether also that a person is in it
     times : publications
     sampled : whether databases are random samples of one table
     noise : the answer with noise, if that is what would be released
     nouns : what individuals and databases are called
+    unit : of the answer
     """
 
     outcome: str | None
-    judged: Judged | None
+    judged: JudgedTarget | None
     epsilon: float
     level: float
     delta: float
     upper: float
     n_databases: int
-    hidden: Hidden | None = None
+    hidden: Covered | None = None
     by_estimate: bool = False
     obstacles: Sequence[str] = ()
+    leak: str = ""
     needed: int | None = None
     known: Sequence[str] = ()
     presence: bool = False
@@ -128,6 +143,7 @@ class Case:
     sampled: bool = False
     noise: NoisyAnswer | None = None
     nouns: Nouns = field(default_factory=Nouns)
+    unit: str = ""
 
 
 @dataclass(frozen=True)
@@ -138,21 +154,24 @@ class Decision:
     ----------
     word : "Publish", "Publish with noise", "Do not publish"; "No decision" without a target
     line : the same, as it is or with this noise, and what it costs
-    reason : why: what the answer hides, and what people did
+    reason : why: what the answer hides, and the most that anybody moved it
     condition : when it holds, with epsilon and delta
     promise : what a reader can learn of one individual, where it may be published
+    beyond : whom the answer does not hide, on how many days
     """
 
     word: str
     line: str
     reason: str
-    condition: str
+    condition: str = field(repr=False)
     promise: str = ""
+    beyond: str = field(default="", repr=False)
 
     @property
     def sentences(self) -> tuple[str, ...]:
         """What is said below the line, the condition last."""
-        return tuple(filter(None, (self.reason, self.promise, self.condition)))
+        reason = f"{self.reason} {self.beyond}".strip()
+        return tuple(filter(None, (reason, self.promise, self.condition)))
 
     def __str__(self) -> str:
         return "\n".join((self.line, *self.sentences))
@@ -172,33 +191,35 @@ def decide(case: Case) -> Decision:
     condition = _condition(case) if case.n_databases > 1 else ""
     if case.outcome is None:
         return Decision(NO_TARGET, f"No target was given: {_figures(case)}", _failing(case), condition)
-    noise, reason = case.noise, _reason(case)
+    noise = case.noise
     if noise is None or (noise.error <= 0 and not noise.against):
-        passed = case.outcome == "pass"
-        if passed:
-            return Decision(PUBLISH, PUBLISH, reason, condition, _promise(case))
-        return Decision(NOT, f"{NOT} as it is", reason, condition)
+        if case.outcome == "pass":
+            return Decision(PUBLISH, PUBLISH, _reason(case), condition, _promise(case))
+        return Decision(NOT, f"{NOT} as it is", _reason(case), condition, beyond=_not_hidden(case))
     if noise.against:
         return Decision(NOT, f"{NOT} with this noise", " ".join(noise.against), condition)
-    cost = f"±{amount(noise.error, noise.unit)} on a typical {amount(noise.typical, noise.unit)}"
-    cost += "" if noise.component is None else f" for {noise.component}"
+    cost = f"±{amount(noise.error, case.unit)}" + ("" if noise.component is None else f" for {noise.component}")
     little = f" {leaves_little()}" if tells_little(noise.error, noise.typical) else ""
-    with_it = f"With the noise, delta is at most {number(noise.achieved)} for the most exposed."
-    reason = f"{_with_noise(case, noise, reason)}{little}"
-    return Decision(WITH_NOISE, f"{WITH_NOISE} ({cost})", reason, f"{with_it} {condition}", _promise(case))
+    reason, small = _with_noise(case, noise)
+    return Decision(WITH_NOISE, f"{WITH_NOISE} ({cost})", f"{reason}{little}", f"{small} {condition}", _promise(case))
 
 
-def _with_noise(case: Case, noise: NoisyAnswer, reason: str) -> str:
-    """What the noisy answer hides, and what it hides as it is."""
-    hidden = case.hidden
+def _with_noise(case: Case, noise: NoisyAnswer) -> tuple[str, str]:
+    """What the noisy answer hides; and in small letters what it hides as it is, and what the noise comes to."""
+    hidden, small = case.hidden, ""
+    if noise.typical > 0 and math.isfinite(noise.typical):
+        small = f", which is {percent(noise.error / noise.typical)} of a typical {amount(noise.typical, case.unit)}"
+    small = f"With the noise{small}, delta is at most {number(noise.achieved)} for the most exposed."
     if hidden is None or math.isnan(noise.cover):
-        before = reason if hidden is None else hides(hidden, case.nouns)
-        return f"As it is: {before[0].lower()}{before[1:]}"
-    before = (
-        "nothing shows that it hides anybody" if hidden.cover <= 0 else f"up to {amount(hidden.cover, hidden.unit)}"
-    )
-    after = hides(replace(hidden, cover=noise.cover, beyond=0, varies=False), case.nouns)
-    return f"{after} Without noise: {before}."
+        assert case.judged is not None  # a case with an outcome has a target
+        allowed = f"the target allows {percent(case.judged.limit)}"
+        at_most = f"fails with a probability of at most {percent(noise.achieved)}"
+        return f"With it, the most exposed {_individual(case)}'s privacy {at_most}; {allowed}.", small
+    if hidden.cover <= 0:
+        before = "Without noise, nothing shows that it hides anybody."
+    else:
+        before = f"Without noise it hides moves of up to {amount(hidden.cover, case.unit)}."
+    return hides(replace(hidden, cover=noise.cover, beyond=0, varies=False), case.nouns, case.unit), f"{before} {small}"
 
 
 def _figures(case: Case) -> str:
@@ -212,12 +233,12 @@ def _failing(case: Case) -> str:
     return f"The most exposed {_individual(case)}'s {fails}."
 
 
-def hides(hidden: Hidden, nouns: Nouns = Nouns()) -> str:  # noqa: B008 — frozen
+def hides(hidden: Covered, nouns: Nouns = Nouns(), unit: str = "") -> str:  # noqa: B008 — frozen
     """Cover and largest move, in the answer's units."""
     most = (
-        "somebody is given away by a value, or changes whether there is an answer at all"
-        if math.isinf(hidden.most)
-        else f"the most that anyone moved it is {amount(hidden.most, hidden.unit)}"
+        "a person is given away by a value, or changes whether there is an answer at all"
+        if math.isinf(hidden.largest)
+        else f"{nouns.somebody} moved it by {amount(hidden.largest, unit)}"
     )
     it = hidden.cell or "it"
     answer = "the table" if hidden.cell else "the answer"
@@ -228,106 +249,111 @@ def hides(hidden: Hidden, nouns: Nouns = Nouns()) -> str:  # noqa: B008 — froz
         if hidden.varies
         else f"{answer[:1].upper()}{answer[1:]}"
     )
-    up_to = f"{where} hides {nouns.anyone_who} moves {it} by up to {amount(hidden.cover, hidden.unit)}"
-    if not hidden.beyond and not hidden.varies and math.isfinite(hidden.most):
-        return f"{up_to}; {nouns.nobody} moved it by more than {amount(hidden.most, hidden.unit)}."
+    up_to = f"{where} hides {nouns.anyone_who} moves {it} by up to {amount(hidden.cover, unit)}"
+    if not hidden.beyond and not hidden.varies and math.isfinite(hidden.largest):
+        return f"{up_to}; {nouns.nobody} moved it by more than {amount(hidden.largest, unit)}."
     return f"{up_to}; {most}."
 
 
-def beyond_cover(hidden: Hidden, nouns: Nouns = Nouns()) -> str:  # noqa: B008 — frozen
+def beyond_cover(hidden: Covered, nouns: Nouns = Nouns()) -> str:  # noqa: B008 — frozen
     """Whom it does not hide, on how many days."""
     if not hidden.beyond:
         return ""
     share = hidden.beyond / max(hidden.days, 1)
     days = f"1 {nouns.days(1)}" if hidden.beyond == 1 else f"{percent(share)} of {nouns.days()}"
-    verb = "is" if hidden.beyond == 1 else "are"
-    return f" {days} {verb} beyond that."
+    return f"{days} moved it by more than is hidden."
+
+
+def _of_the_day(case: Case) -> bool:
+    """Whether what people did on the days they did it decided against publishing."""
+    target, hidden = case.judged, case.hidden
+    few = case.outcome == "unresolved" and case.n_databases < _LEAST
+    if case.by_estimate or few or case.leak or target is None or hidden is None or case.outcome == "pass":
+        return False
+    decided = target.where == DAY or (case.outcome == "unresolved" and hidden.beyond > 0)
+    stopped = case.obstacles and (target.upper <= target.limit or hidden.cover <= 0)
+    return decided and (case.outcome == "fail" or not stopped)
+
+
+def _not_hidden(case: Case) -> str:
+    """Whom the answer does not hide, where that decided."""
+    if case.hidden is None or not _of_the_day(case):
+        return ""
+    said = beyond_cover(case.hidden, case.nouns)
+    return said if case.outcome == "fail" else f"{said} It cannot be told whether these are hidden."
 
 
 def _reason(case: Case) -> str:
     """Why the verdict is as it is: what decided, first."""
     target, nouns = case.judged, case.nouns
     assert target is not None  # a case with an outcome has a target
-    figure, at, allowed, sure = _figure(case), _at(case), _allowed(target), _sure(case)
+    fails, allowed = f"{_whose(case)} privacy", f"the target allows {percent(target.limit)}"
     if case.by_estimate and case.outcome != "unresolved":
-        return f"By the estimate, {figure} {at} is {number(target.estimate)}; {allowed}."
-    if case.n_databases == 1:
-        return (
-            f"One {nouns.database or 'database'} does not show what chance does to the answer: at least 30 are needed."
-        )
+        return f"By the estimate, {fails} fails with a probability of {percent(target.estimate)}; {allowed}."
+    fails = fails[0].upper() + fails[1:]
     if case.outcome == "pass":
-        return hides(case.hidden, nouns) if case.hidden is not None else f"{_bounded(case)}."
-    unhidden = case.outcome == "unresolved" and case.hidden is not None and case.hidden.beyond > 0
-    if case.hidden is not None and (target.where == DAY or unhidden):
-        return _reason_of_day(case, case.hidden, target)
+        if case.hidden is not None:
+            return hides(case.hidden, nouns, case.unit)
+        return f"{fails} fails with a probability of at most {percent(target.upper)}; {allowed}."
+    if case.n_databases == 1:  # whatever it shows could be chance
+        one = f"One {nouns.database or 'database'} does not show what chance does to the answer"
+        return f"{one}: at least {_LEAST} are needed."
+    if case.leak:
+        what = f"the {case.leak}" if case.leak.startswith("result ") else case.leak
+        return f"At least one {_individual(case)} is given away for certain: {what}."
+    if case.hidden is not None and _of_the_day(case):
+        return hides(case.hidden, nouns, case.unit)
     if case.outcome == "fail":
-        return f"{figure.capitalize()} {at} is at least {number(target.lower)} {sure}; {allowed}."
-    if target.upper <= target.limit and case.obstacles:
+        return f"{fails} fails with a probability of at least {percent(target.lower)}; {allowed}."
+    if case.n_databases < _LEAST:
+        return f"{nouns.databases(case.n_databases)} are too few to tell: at least {_LEAST} are needed."
+    if case.obstacles and (target.upper <= target.limit or target.estimate <= target.limit):
         return case.obstacles[0]
-    if target.estimate > target.limit:
-        between = f"at least {number(target.lower)}"
-        between += "" if target.upper >= 1 else f" and at most {number(target.upper)}"
-        return (
-            f"{figure.capitalize()} {at} is estimated at {number(target.estimate)}, and {allowed}; "
-            f"{show_only(case.n_databases)} that it is {between}."
-        )
-    if case.obstacles:
-        return case.obstacles[0]
+    likely = f"{fails} is estimated to fail with a probability of {percent(target.estimate)}"
     if target.upper >= 1:
-        return (
-            f"{figure.capitalize()} {at} is estimated at {number(target.estimate)}, and {allowed}; but nothing bounds "
-            "it from above."
-        )
-    return (
-        f"{too_few_to_be_sure(case.n_databases)}: {figure} {at} "
-        f"is estimated at {number(target.estimate)} and may be {number(target.upper)}; {allowed}.{_more(case)}"
-    )
+        return f"{likely}, and nothing bounds it from above; {allowed}."
+    return f"{likely}, and it may be {percent(target.upper)}; {allowed}."
 
 
-def _reason_of_day(case: Case, hidden: Hidden, target: Judged) -> str:
-    """What people did on the days they did it decided."""
-    if case.outcome != "fail" and case.obstacles and (target.upper <= target.limit or hidden.cover <= 0):
-        return case.obstacles[0]
-    said = f"{hides(hidden, case.nouns)}{beyond_cover(hidden, case.nouns)}"
-    return said if case.outcome == "fail" else f"{said} It cannot be told whether those are hidden.{_more(case)}"
-
-
-def _figure(case: Case) -> str:
+def _whose(case: Case) -> str:
     assert case.judged is not None
-    return "the total risk" if case.judged.name == "total_risk" else f"the most exposed {_individual(case)}'s delta"
+    return "anybody's" if case.judged.name == "total_risk" else f"the most exposed {_individual(case)}'s"
 
 
 def _individual(case: Case) -> str:
     return case.nouns.individual or "person"
 
 
-def _at(case: Case) -> str:
-    return f"at epsilon {case.epsilon:g}"
-
-
-def _allowed(target: Judged) -> str:
-    return f"the target allows {number(target.limit)}"
-
-
-def _sure(case: Case) -> str:
-    return f"with {percent(case.level)} confidence"
-
-
-def _more(case: Case) -> str:
-    return "" if case.needed is None else f" About {case.nouns.databases(case.needed)} would do."
-
-
-def _bounded(case: Case) -> str:
-    """The upper bound beside the target."""
-    assert case.judged is not None
-    most = number(case.judged.upper)
-    return f"{_figure(case).capitalize()} {_at(case)} is at most {most} {_sure(case)}; {_allowed(case.judged)}"
+def _in_figures(case: Case) -> str:
+    """The target and the figures held against it, for small letters."""
+    target = case.judged
+    if target is None or case.n_databases < _LEAST or case.by_estimate or case.noise is not None:
+        return ""
+    name = "the total risk" if target.name == "total_risk" else f"the most exposed {_individual(case)}'s delta"
+    where = "sample" if case.sampled else case.nouns.database or "database"
+    name = (
+        f"{'On' if where == 'day' else 'In'} a {where} that they are in, {name}"
+        if target.where == DAY
+        else name.capitalize()
+    )
+    if case.outcome == "pass":
+        found = f"at most {number(target.upper)}"
+    elif case.outcome == "fail":
+        found = f"at least {number(target.lower)}"
+    else:
+        bounds = [("at least", target.lower, target.lower > 0), ("at most", target.upper, target.upper < 1)]
+        found = " and ".join(f"{word} {number(value)}" for word, value, told in bounds if told) or "not bounded"
+    more = "" if case.needed is None else f" About {case.nouns.databases(case.needed)} would resolve it."
+    return (
+        f"{name} at epsilon {case.epsilon:g} is {found} with {percent(case.level)} confidence; the target allows "
+        f"{number(target.limit)}.{more} "
+    )
 
 
 def guess(epsilon: float, delta: float | None, nouns: Nouns = Nouns(), times: int = 1) -> str:  # noqa: B008 — frozen
     """What a reader can learn of one individual: a guess of 50:50 becomes 1 / (1 + exp(-epsilon)), rounded up."""
     sure = math.ceil(1000 / (1 + math.exp(-epsilon)) - 1e-9) / 10
-    fails = "" if not delta else f", except with {percent(delta)} probability"
+    fails = "" if not delta else f", except in at most {percent(delta)} of cases"
     often = "" if times == 1 else f" from all {times:,} publications"
     return (
         f"A reader who guesses 50:50 whether {nouns.one}'s rows were counted gets at most {sure:g}% sure{often}{fails}."
@@ -353,8 +379,7 @@ def _condition(case: Case) -> str:
     known = [*case.known, *([_PRESENCE[case.sampled]] if case.presence else [])]
     who = "who know nothing else of the database" if not known else f"who may know {_listed(known)}"
     often = "" if case.times == 1 else f"{case.times:,} publications, "
-    # a pass says what is hidden first, and the figures in small letters
-    said = f"{_bounded(case)}. " if case.outcome == "pass" and case.hidden is not None and not case.by_estimate else ""
+    said = _in_figures(case)
     if case.sampled:
         samples = (
             "the answer of one random sample" if case.times == 1 else f"the answers of {case.times:,} random samples"

@@ -38,6 +38,10 @@ class Nouns:
         return f"any {self.individual} that" if self.individual else "anyone who"
 
     @property
+    def somebody(self) -> str:
+        return f"one {self.individual or 'person'}"
+
+    @property
     def nobody(self) -> str:
         return f"no {self.individual}" if self.individual else "nobody"
 

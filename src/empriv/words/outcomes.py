@@ -1,4 +1,4 @@
-"""Outcomes that have a mass of their own, in words: what each code says about a result."""
+"""Point masses, in words: what each code says about a result."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from empriv.words.decision import guess
-from empriv.words.sentences import few_databases, floor, no_upper_bound, number, percent
+from empriv.words.sentences import few_databases, floor, number, percent, too_few_for_a_bound
 
 PRESETS: dict[str, tuple[str, float, float, str]] = {
     "strict": ("Strict", 0.1, 0.01, "Where being found out harms a person: health, money, beliefs, children."),
@@ -35,7 +35,8 @@ def presets_within(least: float) -> str:
 def too_few(n: int, least: int) -> str | None:
     """What to say of databases that are too few; None if they are enough."""
     if n < least:
-        return f"{no_upper_bound(n, least)} Hint: cut the rows into shorter times, or draw random samples of one table."
+        hint = "Hint: cut the rows into shorter times, or draw random samples of one table."
+        return f"{too_few_for_a_bound(n, least)} {hint}"
     return few_databases(n) if n < _ENOUGH else None
 
 
@@ -89,8 +90,8 @@ class Promise:
 
 def promised(promise: Promise) -> str:
     """The whole promise."""
-    there = "that the person was sampled" if promise.sampled else "that the person is in the database"
-    known = [*promise.known, *([there] if promise.presence else [])]
+    present = "that the person was sampled" if promise.sampled else "that the person is in the database"
+    known = [*promise.known, *([present] if promise.presence else [])]
     who = (
         f"That holds for readers who may know {_listed(known)}" if known else "That holds for readers who know no more"
     )

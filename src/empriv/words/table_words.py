@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from empriv.base.harmless import shortened
+from empriv.base.text import shortened
 from empriv.words.sentences import number, people, percent
 
 if TYPE_CHECKING:  # numerics are loaded after the help is shown
@@ -23,7 +23,7 @@ def cells_in_words(cells: Sequence[Cell]) -> list[str]:
 
 
 def riskiest_cells(cells: Sequence[tuple[str, float, int]]) -> str:
-    """The cells that expose somebody most: name, delta, and how many individuals they expose."""
+    """The cells that expose a person most: name, delta, and how many individuals they expose."""
     listed = "; ".join(f"{name}: {number(delta)}, {people(count)}" for name, delta, count in cells)
     return f"The riskiest cells, given all others (the largest delta_i, and how many they expose): {listed}."
 
@@ -40,7 +40,7 @@ def cells_that_follow(follow: int, count: int) -> str:
 
 
 def many_outcomes(outcomes: Sequence[tuple[str, float, int]]) -> str:
-    """Outcomes with a mass of their own, too many to list: name, share, and how many individuals can move it."""
+    """Point masses, too many to list: name, share, and how many individuals can move it."""
     name, mass, _ = outcomes[0]
     most = max(count for _, _, count in outcomes)
     return (

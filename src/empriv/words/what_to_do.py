@@ -17,24 +17,16 @@ def error_said(value: float, unit: str = "") -> str:
     return "—" if math.isnan(value) else "0" if value == 0 else f"±{amount(value, unit)}"
 
 
-def title(code: str, parameters: Mapping[str, Any]) -> str:
-    """What is done, in a few words."""
+def title(code: str, parameters: Mapping[str, Any], each: str = "each person", unit: str = "") -> str:
+    """What is done, in a few words; ``each`` individual by its noun."""
     given = {name: quantity(value) if isinstance(value, float) else value for name, value in parameters.items()}
     match code:
         case "as-is":
             return "Publish as it is"
         case "noise":
             return "Add noise"
-        case "rounding":
-            return f"Round to {given['to']}"
-        case "top-coding":
-            return f"Cap {given['column']} at {given['at']}"
         case "cap":
-            return f"Cap what each person adds at {given['at']}, dither"
-        case "capped-noise":
-            return f"Cap {given['column']} at {given['at']}, add noise"
-        case "clipping":
-            return f"Keep {given['column']} in {given['lower']} to {given['upper']}"
+            return f"Cap {each} at {amount(parameters['at'], unit)}, add noise"
         case "minimum":
             return f"No answer below {given['k']} individuals"
         case "coarser":
@@ -82,13 +74,22 @@ def best(name: str, cost_said: str, aim: str) -> str:
 
 
 def none_meets(
-    tried: int, aim: str, nearest: str | None, upper_bound: float | None, more: str | None, *, verbatim: bool = False
+    tried: int,
+    aim: str,
+    nearest: str | None,
+    upper_bound: float | None,
+    over: float,
+    more: str | None,
+    *,
+    verbatim: bool = False,
 ) -> str:
-    """``verbatim`` keeps the name of the nearest as it is written."""
+    """``over`` is the bound of the nearest over its limit; ``verbatim`` keeps its name as it is written."""
     ways = "The one way that was tried does not meet" if tried == 1 else f"None of the {tried:,} ways tried meets"
     near = ""
     if nearest is not None:
         bound = "" if upper_bound is None or upper_bound >= 1 else f", with an upper bound of {number(upper_bound)}"
+        if bound and over <= 1:  # a check is what stands in the way
+            bound += ", within the target; but a check objects to it, which `empriv compare` or `show --verbose` says"
         near = f" Nearest: {nearest if verbatim else nearest[0].lower() + nearest[1:]}{bound}."
     wait = "" if more is None else f" {more}, if the bound goes on shrinking as it has."
     return f"{ways} {aim}.{near}{wait}"
@@ -122,16 +123,16 @@ def promises(largest: float, n: int, delta: float | None, present: bool, unit: s
     limit = "" if delta is None else f", except with a probability of {number(delta)}"
     where = "on a random one and on one that people are in" if present else "on a random one"
     return (
-        f"Classical noise keeps its promise on any data and against somebody who knows all other rows, as long as "
+        f"Classical noise keeps its promise on any data and against a reader who knows all other rows, as long as "
         f"nobody moves the answer by more than {amount(largest, unit)}. That is the most seen here: nothing says that "
         "it stays so.",
-        f"The design keeps its promise on databases like these {n:,}, {where}{limit}, against somebody who does not "
+        f"The design keeps its promise on databases like these {n:,}, {where}{limit}, against a reader who does not "
         "know all other rows. It needs no bound on what one person may do.",
     )
 
 
 def no_rows() -> str:
-    return "Clipping, a minimum count and coarser databases were not tried: they need the rows, which are not here."
+    return "A minimum count and coarser databases were not tried: they need the rows, which are not here."
 
 
 def other_databases() -> str:
@@ -140,7 +141,3 @@ def other_databases() -> str:
 
 def refused(title_said: str, reason: str) -> str:
     return f"{title_said} was not tried to the end. {reason}"
-
-
-def no_noise(reason: str) -> str:
-    return f"Noise was not tried to the end. {reason}"

@@ -20,15 +20,39 @@ function dress(root) {
   }
   for (const place of root.querySelectorAll("[data-poll]")) setTimeout(() => poll(place), 1000);
   for (const form of root.querySelectorAll("form[data-live]")) live(form);
+  for (const form of root.querySelectorAll("form[method=post]")) form.addEventListener("submit", () => sent(form));
   for (const button of root.querySelectorAll("[data-print]")) {
     button.addEventListener("click", () => document.querySelector(button.dataset.print).contentWindow.postMessage("print", "*"));
   }
 }
 
+// What takes long shows that it goes on, and for how long; the answer is a function that ends it.
+function wait(place, says) {
+  const line = document.createElement("p"), bar = document.createElement("progress"), count = document.createElement("span");
+  const began = Date.now();
+  line.className = "soft wait";
+  bar.setAttribute("aria-label", says);
+  count.setAttribute("aria-hidden", "true"); // else it would be read out every second
+  line.append(says, count, bar);
+  const soon = setTimeout(() => place.prepend(line), 400);
+  const ticks = setInterval(() => {
+    if (Date.now() - began > 2000) count.textContent = ` ${Math.round((Date.now() - began) / 1000)} s`;
+  }, 500);
+  return () => { clearTimeout(soon); clearInterval(ticks); line.remove(); };
+}
+
 function load(place) {
-  const address = place.dataset.load;
+  const address = place.dataset.load, says = place.textContent.trim();
   place.removeAttribute("data-load");
-  answer(address).then((html) => { place.innerHTML = html; dress(place); }, () => gone(place));
+  place.replaceChildren();
+  const done = wait(place, says);
+  answer(address).then((html) => { done(); place.innerHTML = html; dress(place); }, () => { done(); gone(place); });
+}
+
+// A form is under way: a file may be large, and rows are read before the next page is there.
+function sent(form) {
+  const done = wait(form.querySelector("[type=submit]:not(.unseen)")?.parentElement ?? form, form.querySelector("[type=file]") ? "Sending the file…" : "One moment…");
+  addEventListener("pageshow", done, { once: true }); // back again
 }
 
 function silence() {
@@ -66,13 +90,16 @@ async function poll(place) {
 
 function live(form) {
   const place = document.querySelector(form.dataset.into);
-  let waiting = 0, asked = 0;
+  let waiting = 0, asked = 0, done = () => {};
   const send = async (first) => {
     const turn = ++asked;
     place.classList.add("busy");
+    done();
+    done = wait(place, "Counting…");
     try {
       const html = await answer(form.dataset.live, { method: "POST", body: new URLSearchParams(new FormData(form)) });
       if (turn !== asked) return;
+      done();
       place.innerHTML = html;
       if (!first) for (const slot of form.querySelectorAll("[data-wrong]")) slot.replaceChildren();
       for (const line of place.querySelectorAll("[data-beside]")) {
@@ -81,11 +108,19 @@ function live(form) {
       }
       dress(place);
       place.classList.remove("busy");
-    } catch { gone(place); }
+    } catch { done(); gone(place); }
   };
   form.addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(send, 300, false); });
   if (form.dataset.now !== undefined) send(true);
 }
+
+// A written page in a frame says how high it is; it may be anybody's, so that it can ask for that and nothing else.
+addEventListener("message", (event) => {
+  for (const frame of document.querySelectorAll("iframe.page")) {
+    const height = Number(event.data?.height);
+    if (event.source === frame.contentWindow && height > 0) frame.style.height = `${Math.min(Math.ceil(height) + 4, 20000)}px`;
+  }
+});
 
 addEventListener("keydown", (event) => {
   const button = document.querySelector("[data-print]");

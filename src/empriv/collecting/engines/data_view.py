@@ -6,24 +6,33 @@ Text for an engine that speaks DuckDB's SQL; who is in a random database is deci
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, ClassVar
 
+import numpy as np
+import numpy.typing as npt
 from sqlglot import exp
 
-from empriv.collecting.names import (
+from empriv.collecting.engines.engine import (
+    DATA,
     DATABASE,
     EVERYONE,
     INDIVIDUAL,
     MASTER,
+    PRESENCE,
     SAMPLES,
+    Column,
+    Integers,
     hash_of,
     in_sample,
     largest_distance,
+    quoted,
+    text_literal,
 )
 from empriv.collecting.sources import Databases, Draws, Files, Frame
 from empriv.collecting.sql.allowlist import row_expression
-from empriv.collecting.sql.pointing import listed, nearest
-from empriv.collecting.sql.printing import printed
+from empriv.collecting.sql.printing import listed, nearest, printed
 from empriv.errors import QueryError, SourceError
 
 
@@ -61,6 +70,100 @@ def data_view(data: Databases, relations: list[str], columns_of: Callable[[str],
             f"CREATE TEMP VIEW {EVERYONE} AS SELECT *, {_database(data.database, columns, data)} AS {DATABASE}, "
             f"{individual} AS {INDIVIDUAL} FROM {relations[0]}{known}"
         )
+
+
+class DataView:
+    """What every engine's session says alike of the view of rows; the engine runs the statements.
+
+    Attributes
+    ----------
+    data : what the rows are
+    short_integers : types of integers that fit in 64 bits, as the engine calls them
+    labelled : whether individuals have their table of labels
+    """
+
+    data: Databases
+    short_integers: ClassVar[Collection[str]]
+    labelled: bool = False
+
+    def about_rows(self, sql: str) -> dict[str, Column]:
+        """What a statement of empriv's own gives."""
+        raise NotImplementedError
+
+    def columns_of(self, relation: str) -> Mapping[str, str]:
+        """Names and types of the columns of a relation."""
+        raise NotImplementedError
+
+    def make_labels(self, name: str, column: str) -> None:
+        """Make the table of the labels in a column."""
+        raise NotImplementedError
+
+    def labels_in(self, name: str) -> npt.NDArray[Any]:
+        """The labels of such a table."""
+        raise NotImplementedError
+
+    @property
+    def whose(self) -> Sequence[str]:
+        return self.data.individual
+
+    @property
+    def drawn(self) -> bool:
+        return self.data.draws is not None and self.data.draws.of_individuals
+
+    @cached_property
+    def columns(self) -> Mapping[str, Sequence[str]]:
+        own = {DATA: [name for name in self.columns_of(EVERYONE) if name not in (DATABASE, INDIVIDUAL)]}
+        return own | {name: list(self.columns_of(quoted(name))) for name in self.data.tables}
+
+    @cached_property
+    def databases(self) -> npt.NDArray[Any]:
+        return self.labels_in("empriv_databases")
+
+    @cached_property
+    def individuals(self) -> npt.NDArray[Any]:
+        self.label_individuals()
+        return self.labels_in("empriv_individuals")
+
+    def label_individuals(self) -> None:
+        if not self.labelled:
+            self.make_labels("empriv_individuals", INDIVIDUAL)
+            self.labelled = True
+
+    @cached_property
+    def integers(self) -> Integers | None:
+        # Whoever is in no random database is listed too: by label.
+        if each_row(self.data) != EVERYONE or self.columns_of(EVERYONE)[INDIVIDUAL] not in self.short_integers:
+            return None
+        ends = f"MIN({INDIVIDUAL}) AS first, MAX({INDIVIDUAL}) AS last"
+        found = self.about_rows(f"SELECT COUNT(*) AS n, {ends} FROM {EVERYONE}")
+        rows, first, last = (int(column.values[0]) for column in found.values())
+        if found["first"].null[0] or last - first >= 2 * rows + 1024:
+            return None
+        return Integers(first, last - first + 1)
+
+    def presence(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        self.label_individuals()
+        found = self.about_rows(PRESENCE)
+        return found["d"].values.astype(np.int64), found["i"].values.astype(np.int64)
+
+    def check_nulls(self) -> None:
+        """Refuse rows of no database, and rows of nobody unless they are expected."""
+        filed = f"COUNT({DATABASE})" if each_row(self.data) == EVERYONE else "COUNT(*)"
+        counts = f"SELECT COUNT(*) AS n, {filed} AS filed, COUNT({INDIVIDUAL}) AS known FROM {each_row(self.data)}"
+        rows, databases, individuals = (int(column.values[0]) for column in self.about_rows(counts).values())
+        if rows == 0:
+            raise SourceError("There must be at least one row, got 0.")
+        if databases < rows:
+            raise SourceError(
+                f"`database` must not be NULL, but is in {rows - databases} of {rows} rows. "
+                "Hint: leave these rows out with an SQL source, or give them a database with coalesce()."
+            )
+        if individuals < rows and self.data.unidentified == "error":
+            raise SourceError(
+                f"`individual` must not be NULL, but is in {rows - individuals} of {rows} rows. "
+                'Hint: unidentified="keep" keeps these rows as nobody\'s, unidentified="drop" leaves them out '
+                "(--unidentified on the command line)."
+            )
 
 
 def each_row(data: Databases) -> str:
@@ -180,10 +283,45 @@ def _is_index(name: str, data: Databases | None) -> bool:
     return name in [str(one) for one in names]
 
 
-def quoted(name: str) -> str:
-    """An identifier, whatever characters it holds."""
-    return '"' + name.replace('"', '""') + '"'
+_ASK = 'Hint: timezone="Europe/Paris" names one (--timezone on the command line).'
 
 
-def text_literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
+def zone_of(data: Databases) -> str:
+    """The time zone of a session."""
+    if data.timezone is not None:
+        return data.timezone
+    first = data.parts[0]
+    zones = _own_zones(first) if isinstance(first, Frame) else {}
+    cut = data.database or ""
+    named = {zone for column, zone in zones.items() if re.search(rf"\b{re.escape(column)}\b", cut, re.IGNORECASE)}
+    if len(named) > 1:
+        raise SourceError(f"The times by which databases are cut must be in one time zone, got several. {_ASK}")
+    own = named or set(zones.values())
+    return own.pop() if len(own) == 1 else "UTC"
+
+
+def _own_zones(source: Frame) -> Mapping[str, str]:
+    """The time zones of the columns of a pandas, polars or Arrow table."""
+    frame: Any = source.frame if source.once is None else next(iter(source.once), None)
+    schema: Any = getattr(frame, "schema", None)
+    if hasattr(frame, "dtypes") and hasattr(frame.dtypes, "items"):  # pandas
+        kinds = {str(name): getattr(kind, "tz", None) for name, kind in frame.dtypes.items()}
+    elif hasattr(schema, "items"):  # polars
+        kinds = {str(name): getattr(kind, "time_zone", None) for name, kind in schema.items()}
+    elif hasattr(schema, "names") and hasattr(schema, "types"):  # Arrow
+        kinds = {str(name): getattr(kind, "tz", None) for name, kind in zip(schema.names, schema.types, strict=True)}
+    else:
+        kinds = {}
+    return {name: _named(str(zone)) for name, zone in kinds.items() if zone is not None}
+
+
+def _named(zone: str) -> str:
+    """The name of a zone that is given as an offset of whole hours; others have names."""
+    offset = re.fullmatch(r"(?:UTC)?([+-])(\d\d):?(\d\d)", zone)
+    if offset is None:
+        return zone
+    sign, hours, minutes = offset.groups()
+    if minutes != "00":
+        raise SourceError(f"The times of a column must be in a time zone that has a name, got an offset. {_ASK}")
+    # The sign of these names is the other way round: Etc/GMT-1 is an hour ahead of UTC.
+    return "UTC" if hours == "00" else f"Etc/GMT{'-' if sign == '+' else '+'}{int(hours)}"

@@ -6,6 +6,7 @@ machines is a `ClusterEngine` too: it is given plain functions of Arrow batches,
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -14,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from empriv.collecting.names import DATABASE, EVERYONE, INDIVIDUAL
 from empriv.errors import QueryError
 
 if TYPE_CHECKING:
@@ -27,6 +27,17 @@ if TYPE_CHECKING:
     from empriv.collecting.sql.aggregates import Type
     from empriv.collecting.sql.printing import Names
 
+
+# The table that queries read, and the columns that say where each of its rows belongs.
+DATA, DATABASE, INDIVIDUAL = "data", "empriv_database", "empriv_individual"
+# What the table `data` of everyone is called in an engine, which no query can name.
+EVERYONE = "empriv_data"
+# Columns of an entry: a result without an individual, and the database that it is of.
+ENTRY = WHO, WHERE, VALUE = "individual", "database", "q"
+# Every row once, and one row for each random database that is drawn from them.
+MASTER, SAMPLES = "empriv_master", "empriv_samples"
+_PRIME = 268_435_459  # the first above 16 ** 7
+
 Rows = list[tuple[Any, ...]]
 Batches = Iterator[Any]  # of Arrow
 
@@ -36,6 +47,37 @@ PRESENCE = (
     f"JOIN empriv_databases AS d ON d.label = p.{DATABASE} "
     f"JOIN empriv_individuals AS i ON i.label = p.{INDIVIDUAL} ORDER BY d.code, i.code"
 )
+
+
+def in_sample(rows: str, samples: str) -> str:
+    """The condition that a unit's rows are in a random database; nobody's rows are in all of them.
+
+    A unit is a point (x, y) of hashes, a database a random line: the unit is in if its distance from the line, modulo a
+    prime, is small enough. Units are in or out independently of each other, and in any two databases independently.
+    """
+    distance = f"({rows}.empriv_x * {samples}.a + {rows}.empriv_y * {samples}.b + {samples}.c) % {_PRIME}"
+    return f"({distance} < {samples}.most OR {rows}.empriv_x IS NULL)"
+
+
+def hash_of(text: str, part: int) -> str:
+    """A number below 16 ** 7, alike on every engine, from the md5 ``text``; it has parts 0 to 3."""
+    digits = (f"(STRPOS('123456789abcdef', SUBSTR({text}, {8 * part + k + 1}, 1)) * {16**k})" for k in range(7))
+    return f"CAST({' + '.join(digits)} AS BIGINT)"
+
+
+def largest_distance(fraction: float) -> int:
+    """The distance below which a unit is in a database that holds such a fraction."""
+    return round(fraction * _PRIME)
+
+
+def quoted(name: str) -> str:
+    """An identifier, whatever characters it holds."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def text_literal(text: str) -> str:
+    """A text, whatever characters it holds."""
+    return "'" + text.replace("'", "''") + "'"
 
 
 class FailedOnRows(QueryError):
@@ -246,3 +288,31 @@ class ClusterEngine(Protocol):
 
     def parts(self) -> int:
         """Into how many parts individuals are dealt."""
+
+
+def labels_of(column: Any) -> npt.NDArray[Any]:
+    """Labels from an Arrow column: integers, texts, or the values of several columns as JSON arrays."""
+    import pyarrow
+
+    if pyarrow.types.is_integer(column.type):
+        return np.asarray(column.to_numpy().astype(np.int64))
+    if pyarrow.types.is_struct(column.type):
+        rows = column.to_pylist()
+        return np.array([json.dumps(list(row.values()), default=str, ensure_ascii=False) for row in rows], np.str_)
+    return np.array(column.to_pylist(), np.str_)
+
+
+def columns_of(table: Any) -> dict[str, Column]:
+    """Columns of a table of results."""
+    import pyarrow
+
+    columns = {}
+    for name in table.column_names:
+        column = table[name].combine_chunks()
+        null = np.asarray(column.is_null().to_numpy(zero_copy_only=False), bool)
+        if pyarrow.types.is_decimal(column.type):
+            column = column.cast(pyarrow.float64())
+        if null.any() and not pyarrow.types.is_string(column.type):
+            column = column.fill_null(False if pyarrow.types.is_boolean(column.type) else 0)
+        columns[name] = Column(np.asarray(column.to_numpy(zero_copy_only=False)), null)
+    return columns

@@ -6,37 +6,127 @@ The work is split into chunks, stretches of one database's individuals, which jo
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import math
 import os
 import pickle
-import sys
+import struct
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import BrokenExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from os import PathLike
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from empriv.base.arguments import draws_or_none, jobs_or_none, whole_number
-from empriv.base.checkpoints import open_checkpoint
 from empriv.base.progress import progress as progress_bar
 from empriv.base.scratch import work_for
-from empriv.collecting.functions.chance import SEEDING
-from empriv.collecting.functions.chunks import Chunk, ChunkTask, Fetch, FunctionQuery, run_task
-from empriv.collecting.functions.fingerprints import fingerprint
+from empriv.base.storage import open_checkpoint
+from empriv.collecting.functions.chunks import SCALAR, SEEDING, Chunk, ChunkTask, Fetch, FunctionQuery, places, run_task
 from empriv.collecting.functions.frames import FRAME_KINDS, FrameKind, frame_package
-from empriv.collecting.functions.returned import SCALAR, places
 from empriv.errors import InputError, QueryError
 from empriv.results import Outcome, Results
 
+
+def fingerprint(function: Callable[..., Any], *facts: object) -> bytes:
+    """Digest of a function and of facts (arrays, numbers, text): equal for the same run, whatever the process."""
+    digest = hashlib.blake2b(digest_size=32)
+    for part in (_identity(function, seen=set()), *map(_fact, facts)):
+        digest.update(struct.pack("<Q", len(part)) + part)
+    return digest.digest()
+
+
+def _fact(fact: object) -> bytes:
+    if isinstance(fact, np.ndarray):
+        head = f"{fact.dtype.str} {fact.shape} ".encode()
+        if fact.dtype == object:
+            return head + repr([(type(item).__qualname__, repr(item)) for item in fact.tolist()]).encode()
+        return head + np.ascontiguousarray(fact).tobytes()
+    return repr(fact).encode()
+
+
+def _identity(function: Any, *, seen: set[int]) -> bytes:
+    """Name, bytecode and settings of a function, with those of the helpers of its own module that it calls."""
+    if id(function) in seen:
+        return b"again"
+    seen.add(id(function))
+    if isinstance(function, functools.partial):
+        return b"partial" + _identity(function.func, seen=seen) + _plain([function.args, function.keywords], seen)
+    if isinstance(function, MethodType):
+        return _identity(function.__func__, seen=seen) + _plain(_attributes(function.__self__), seen)
+    if isinstance(function, FunctionType):
+        settings = [function.__defaults__, function.__kwdefaults__, _closed_over(function), _globals(function)]
+        return function.__qualname__.encode() + _code(function.__code__) + _plain(settings, seen)
+    kind = function if isinstance(function, type) else type(function)
+    call = vars(kind).get("__call__")
+    own = _identity(call, seen=seen) if isinstance(call, FunctionType) else b""
+    name = getattr(function, "__qualname__", kind.__qualname__)
+    return f"{kind.__module__}.{name}".encode() + own + _plain(_attributes(function), seen)
+
+
+def _globals(function: FunctionType) -> dict[str, Any]:
+    """Constants and helpers of its own module that a function uses.
+
+    Lists and dicts are left out: as globals they are mostly caches, which change during a run. Modules, and
+    objects of other packages, are identified by their names, which the bytecode holds.
+    """
+    used = {}
+    for name in _names(function.__code__):
+        value = function.__globals__.get(name)
+        own = isinstance(value, FunctionType) and value.__module__ == function.__module__
+        if own or isinstance(value, (bool, int, float, complex, str, bytes, tuple)):
+            used[name] = value
+    return used
+
+
+def _names(code: CodeType) -> set[str]:
+    inner = (_names(item) for item in code.co_consts if isinstance(item, CodeType))
+    return set(code.co_names).union(*inner)
+
+
+def _attributes(item: object) -> dict[str, Any]:
+    return {} if isinstance(item, type) else dict(getattr(item, "__dict__", {}))
+
+
+def _closed_over(function: FunctionType) -> list[Any]:
+    values = []
+    for cell in function.__closure__ or ():
+        with suppress(ValueError):  # the cell is empty
+            values.append(cell.cell_contents)
+    return values
+
+
+def _code(code: CodeType) -> bytes:
+    constants = [_code(item) if isinstance(item, CodeType) else _plain(item, set()) for item in code.co_consts]
+    return code.co_code + repr((code.co_names, code.co_varnames)).encode() + b",".join(constants)
+
+
+def _plain(value: Any, seen: set[int]) -> bytes:
+    """Text of a plain value, the same in every process; of any other value, only its type."""
+    if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
+        return repr(value).encode()
+    if isinstance(value, (list, tuple)):
+        return b"[" + b",".join(_plain(item, seen) for item in value) + b"]"
+    if isinstance(value, (set, frozenset)):
+        return b"{" + b",".join(sorted(_plain(item, seen) for item in value)) + b"}"
+    if isinstance(value, dict):
+        return _plain([(key, value[key]) for key in sorted(value, key=repr)], seen)
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        return _fact(value)
+    if isinstance(value, (FunctionType, MethodType, functools.partial)):
+        return _identity(value, seen=seen)
+    return type(value).__qualname__.encode()
+
+
 _CHUNK_SECONDS = 1.0
 _LOCAL_SECONDS = 1.0
-_NOTICE_SECONDS = 10.0
 _CHUNK_BYTES = 2**26
 _MARKED = "function, seed, draws, way of drawing, frame, databases or individuals"
 
@@ -120,7 +210,6 @@ def collect_calls(
         advance = stack.enter_context(progress_bar(total * calls, "Calls without each individual", show=progress))
         advance(sum(len(chunk.values) for chunk in chunks) * calls)
         crew = _Crew(jobs)
-        notice = _Notice(plan, calls, crew.workers, quiet=progress is False)
         names = next((chunk.names for chunk in chunks if chunk.names is not None), None)
         while tasks := _next_tasks(plan, chunks, crew.workers):
             if tasks[0].first > 0:
@@ -134,7 +223,6 @@ def collect_calls(
                         keep.put(chunk.to_bytes())
                     chunks.append(chunk)
                     advance(len(chunk.values) * calls)
-                    notice.consider(chunks)
     _refuse_if_all_failed(chunks)
     return _assemble(
         chunks,
@@ -271,7 +359,6 @@ class _Crew:
         backend, outer_jobs = get_active_backend()
         # A backend that somebody configured is the same object each time; the default is made anew each time.
         configured = outer_jobs is not None or get_active_backend()[0] is backend
-        self._streams = bool(backend.supports_return_generator)
         self._jobs = jobs if jobs is not None else (-1 if outer_jobs is None else outer_jobs)
         self._local_until = -math.inf if configured or jobs is not None else time.monotonic() + _LOCAL_SECONDS
         self.workers = max(1, int(effective_n_jobs(self._jobs)))
@@ -298,24 +385,16 @@ class _Crew:
     def _run_parallel(self, query: FunctionQuery, tasks: list[ChunkTask]) -> Generator[Chunk, None, None]:
         from joblib import Parallel, delayed
 
-        # Some backends (Spark) return all results at once: then work in waves, so that each wave is kept when done.
-        wave = len(tasks) if self._streams else 4 * self.workers
-        for at in range(0, len(tasks), max(wave, 1)):
-            parallel = Parallel(
-                n_jobs=self._jobs, batch_size=1, return_as="generator_unordered" if self._streams else "list"
-            )
-            chunks = parallel(delayed(work_for)(os.getpid(), run_task, query, task) for task in tasks[at : at + wave])
-            if isinstance(chunks, list):
-                yield from chunks
-            else:
-                try:
-                    for chunk in chunks:  # noqa: UP028 — `yield from` would close it outside of the filter below
-                        yield chunk
-                finally:
-                    with warnings.catch_warnings():
-                        # joblib warns about unused work; a run that stops early expects that.
-                        warnings.simplefilter("ignore", UserWarning)
-                        chunks.close()
+        parallel = Parallel(n_jobs=self._jobs, batch_size=1, return_as="generator_unordered")
+        chunks = parallel(delayed(work_for)(os.getpid(), run_task, query, task) for task in tasks)
+        try:
+            for chunk in chunks:  # noqa: UP028 — `yield from` would close it outside of the filter below
+                yield chunk
+        finally:
+            with warnings.catch_warnings():
+                # joblib warns about unused work; a run that stops early expects that.
+                warnings.simplefilter("ignore", UserWarning)
+                chunks.close()
 
 
 def _refuse_if_all_failed(chunks: list[Chunk]) -> None:
@@ -327,37 +406,6 @@ def _refuse_if_all_failed(chunks: list[Chunk]) -> None:
             "Hint: its message is withheld, since it may hold row values; call the function yourself to see it. "
             'Rows are a dict of arrays, unless `frame` is "pandas", "polars" or "arrow".'
         )
-
-
-class _Notice:
-    """Says once how long the work will take, as soon as that is known, if it is long."""
-
-    def __init__(self, plan: _Plan, calls: int, workers: int, *, quiet: bool) -> None:
-        self._items = 1 + np.diff(plan.starts)
-        self._calls = calls
-        self._workers = workers
-        self._next = math.inf if quiet else time.monotonic() + 0.5
-
-    def consider(self, chunks: list[Chunk]) -> None:
-        if time.monotonic() < self._next:
-            return
-        self._next = time.monotonic() + 1.0
-        left = self._items.copy()
-        for chunk in chunks:
-            left[chunk.database] -= len(chunk.values)
-        seconds = float(_costs(chunks, len(left))[0] @ left) / self._workers
-        if seconds > _NOTICE_SECONDS:
-            self._next = math.inf
-            workers = f"{self._workers} workers" if self._workers > 1 else "1 worker"
-            count = int(left.sum()) * self._calls
-            print(f"empriv: {count:,} calls to make, about {_duration(seconds)} with {workers}.", file=sys.stderr)
-
-
-def _duration(seconds: float) -> str:
-    for unit, size in (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} seconds"
 
 
 def _assemble(chunks: list[Chunk], plan: _Plan, *, draws: int | None, **presence: Any) -> Results:

@@ -5,22 +5,212 @@ This is what workers run. `calls` splits the work and puts the results together.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
+import struct
+import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from decimal import Decimal
+from numbers import Integral, Real
 from pathlib import PurePath
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from empriv.collecting.functions.chance import chance_of
 from empriv.collecting.functions.frames import DatabaseRows, FrameKind, group_rows
-from empriv.collecting.functions.returned import FAILED, SCALAR, Answer, align, read_answer
 from empriv.errors import EmprivError, QueryError, SourceError
+from empriv.results import Outcome
+
+SEEDING = "by database and draw"
+"""How generators are seeded. A checkpoint holds it, so that it is not continued with other numbers."""
+
+
+def chance_of(seed: int, database: int, draw: int) -> Chance:
+    """The generator of one draw on one database, whoever is left out."""
+    return Chance(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(database, draw))))
+
+
+class Chance(np.random.Generator):
+    """A NumPy generator that also has a stream for each individual.
+
+    A function that draws for each row needs them: without somebody, all rows that follow theirs would get other
+    numbers.
+
+    Examples
+    --------
+    >>> from empriv.collecting.functions.chunks import chance_of
+    >>> everyone, without_ada = chance_of(0, 0, 0), chance_of(0, 0, 0)
+    >>> [everyone.for_individual(name).normal() for name in ("Ada", "Ben")][1] == (
+    ...     without_ada.for_individual("Ben").normal()
+    ... )
+    True
+    """
+
+    def __init__(self, bit_generator: np.random.BitGenerator) -> None:
+        super().__init__(bit_generator)
+        self._streams: dict[bytes, Chance] = {}
+
+    def for_individual(self, *label: Any) -> Chance:
+        """The individual's own stream, the same whoever else is left out.
+
+        ``label`` is what the rows call the individual, in as many columns as it takes. Asked again in the same call of
+        the function, the stream goes on where it was: an individual with three rows gets three different numbers.
+        """
+        # Lengths keep ("a", "bc") apart from ("ab", "c"); str() makes a NumPy number the same as Python's.
+        text = "".join(f"{len(part)}:{part}" for part in map(str, label))
+        key = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        if key not in self._streams:
+            own = self.bit_generator.seed_seq
+            sequence = np.random.SeedSequence(own.entropy, spawn_key=(*own.spawn_key, *struct.unpack("<4I", key)))  # type: ignore[attr-defined]
+            self._streams[key] = Chance(np.random.PCG64(sequence))
+        return self._streams[key]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # NumPy's own would restore a plain generator, and forget how far the streams are.
+        return _restored, (self.bit_generator, self._streams)
+
+
+def _restored(bit_generator: np.random.BitGenerator, streams: dict[bytes, Chance]) -> Chance:
+    chance = Chance(bit_generator)
+    chance._streams.update(streams)
+    return chance
+
+
+EXACT_INTEGERS = 2**53
+
+SCALAR: tuple[str, ...] = ()
+Answer = tuple[tuple[str, ...] | None, list[float], list[int]]
+"""Names of the components (`SCALAR` for one number, None where that is not known), values, outcomes."""
+
+FAILED: Answer = (None, [math.nan], [int(Outcome.ERROR)])
+ABSENT: Answer = (None, [math.nan], [int(Outcome.NULL)])
+
+
+def read_answer(returned: Any, *, database: int) -> Answer:
+    """The answer in what a function returned; ``database`` is for the error message."""
+    if type(returned) is float and math.isfinite(returned):
+        return SCALAR, [returned], [0]
+    returned = _plain(returned)
+    if returned is None:
+        return ABSENT
+    if isinstance(returned, Mapping):
+        if not all(isinstance(name, str) for name in returned):
+            raise QueryError(
+                f"A query's mapping must have text as its keys, got keys of other types on database {database}."
+            )
+        return _vector(tuple(returned), list(returned.values()), database)
+    parts = _parts(returned)
+    if parts is not None:
+        return _vector(tuple(map(str, range(len(parts)))), parts, database)
+    value, outcome = _number(returned, database)
+    return SCALAR, [value], [outcome]
+
+
+def align(answer: Answer, names: tuple[str, ...], *, database: int) -> Answer:
+    """The answer with its components in the order of ``names``; if it failed or is absent, all components are."""
+    own_names, values, outcomes = answer
+    if own_names == names:
+        return answer
+    at = places(own_names, names, database=database)
+    return names, [values[place] for place in at], [outcomes[place] for place in at]
+
+
+def places(own_names: tuple[str, ...] | None, names: tuple[str, ...], *, database: int) -> list[int]:
+    """Where each of ``names`` is among the answer's components; an answer without components stands for all."""
+    if own_names is None or own_names == SCALAR == names:
+        return [0] * max(len(names), 1)
+    if sorted(own_names) != sorted(names):
+        raise QueryError(
+            f"A query must return the same components every time, {_shape(names)} elsewhere, "
+            f"got {_shape(own_names)} on database {database}. Hint: return None for a component that has no value."
+        )
+    return [own_names.index(name) for name in names]
+
+
+def _shape(names: tuple[str, ...]) -> str:
+    if names == SCALAR:
+        return "one number"
+    if all(name.isdigit() for name in names):
+        return f"a row of {len(names)}"
+    return f"{len(names)} named component{'s' if len(names) > 1 else ''}"
+
+
+def _vector(names: tuple[str, ...], parts: list[Any], database: int) -> Answer:
+    if not names:
+        raise QueryError(f"A query must return at least one component, got none on database {database}.")
+    pairs = [_number(_plain(part), database) for part in parts]
+    return names, [value for value, _ in pairs], [outcome for _, outcome in pairs]
+
+
+def _number(returned: Any, database: int) -> tuple[float, int]:
+    """Value and outcome of one number; NaN where the outcome is not a number."""
+    if returned is None:
+        return math.nan, Outcome.NULL
+    if not isinstance(returned, (Real, Decimal, np.bool_)):
+        raise QueryError(
+            f"A query must return a number, several numbers or None, "
+            f"got a value of type {type(returned).__name__} on database {database}."
+        )
+    if isinstance(returned, Decimal) and returned.is_nan():
+        return math.nan, Outcome.NAN
+    if _is_large_integer(returned):
+        raise QueryError(
+            "A query must return integers of at most 2^53, which a float holds exactly, "
+            f"got a larger one on database {database}. Hint: return `float(...)` if rounding it does no harm."
+        )
+    try:
+        value = float(returned)
+    except OverflowError:
+        raise QueryError(
+            f"A query must return numbers that a float can hold, got a larger one on database {database}."
+        ) from None
+    if math.isnan(value):
+        return math.nan, Outcome.NAN
+    if math.isinf(value):
+        return math.nan, Outcome.PLUS_INFINITY if value > 0 else Outcome.MINUS_INFINITY
+    return value, Outcome.NUMBER
+
+
+def _is_large_integer(value: Any) -> bool:
+    if isinstance(value, Decimal):
+        return value.is_finite() and abs(value) > EXACT_INTEGERS and value == value.to_integral_value()
+    return isinstance(value, Integral) and abs(int(value)) > EXACT_INTEGERS
+
+
+def _plain(value: Any) -> Any:
+    """A scalar of NumPy, Arrow or pandas as a Python value; anything else as it is."""
+    if value is np.ma.masked:
+        return None
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        return _plain(value[()])
+    if _is(value, "pyarrow", "Scalar"):
+        return value.as_py()
+    pandas = sys.modules.get("pandas")
+    return None if pandas is not None and value is pandas.NA else value
+
+
+def _parts(returned: Any) -> list[Any] | None:
+    """The components of a sequence, or None if it is not one."""
+    if isinstance(returned, np.ndarray):
+        return list(returned) if returned.ndim == 1 else None
+    if isinstance(returned, Sequence) and not isinstance(returned, (str, bytes, bytearray, memoryview)):
+        return list(returned)
+    series = (("pandas", "Series"), ("pandas", "Index"), ("polars", "Series"), ("pyarrow", "Array"))
+    if any(_is(returned, *name) for name in (*series, ("pyarrow", "ChunkedArray"))):
+        return list(returned)
+    return None
+
+
+def _is(value: Any, package: str, name: str) -> bool:
+    # An object of a package can exist only once the package is loaded, so there is no need to load it.
+    module = sys.modules.get(package)
+    return module is not None and isinstance(value, getattr(module, name))
+
 
 Fetch = Callable[[int], tuple[dict[str, npt.NDArray[Any]], npt.NDArray[Any]]]
 

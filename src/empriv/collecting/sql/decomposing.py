@@ -1,6 +1,6 @@
 """Whether a query can be rewritten, and what it is made of then: the rows that it reads, and its aggregates.
 
-Rows may be those of a derived table whose every row follows from the rows of one individual (`per_person`). Tree in,
+Rows may be those of a table whose every row follows from the rows of one individual (`per_person`). Tree in,
 tree out: what becomes of the parts is for `rewrite`.
 """
 
@@ -12,25 +12,26 @@ from decimal import Decimal
 
 from sqlglot import exp
 
-from empriv.collecting.names import DATABASE, INDIVIDUAL
+from empriv.collecting.engines.engine import DATABASE, INDIVIDUAL
 from empriv.collecting.queries import Query
 from empriv.collecting.sql.aggregates import AGGREGATES, Aggregate, NotDecomposable
 from empriv.collecting.sql.allowlist import follows_from_row
-from empriv.collecting.sql.per_person import carry, check_joins, source_of_rows
-from empriv.collecting.sql.plain_form import plain_form
-from empriv.collecting.sql.templates import Node, fill, text
+from empriv.collecting.sql.per_person import carry, check_joins, filters_of, plain_form, sources_of_rows
+from empriv.collecting.sql.printing import Node, fill, text
 
 _REFUSED = {
     "distinct": "SELECT DISTINCT",
     "limit": "LIMIT",
     "offset": "OFFSET",
     "fetch": "FETCH",
-    "having": "HAVING",
     "qualify": "QUALIFY",
     "sample": "a sample of the rows",
 }
 # Parts of a SELECT that are understood; its order does not matter, since each group is a result of its own.
-_UNDERSTOOD = {"expressions", "from_", "joins", "where", "group", "order", "with_"}
+_UNDERSTOOD = {"expressions", "from_", "joins", "where", "group", "having", "order", "with_"}
+# What HAVING may ask: other aggregates, and sums of doubles, may come out with another last digit than in the query as
+# it is written.
+_PLAIN_HAVING = {"count", "count distinct", "min", "max", "bool_and", "bool_or", "sum"}
 # Estimates do not follow from what each individual has: they are had by running the query, unlike these.
 _EXACT = {"approx_count_distinct": "count(DISTINCT ...)", "approx_quantile": "quantile_cont"}
 
@@ -48,14 +49,16 @@ class Call:
 class Decomposition:
     """A query that can be rewritten: where its rows come from, and its aggregates.
 
-    ``alias`` is what the query calls ``data``, or the table that is ``derived`` from it person by person.
+    ``alias`` is what the query calls ``data``, or the table derived from it person by person. ``plain`` says whether it
+    is ``data`` itself, and nothing else of it is read. Sums of what is ``compared`` in HAVING must be of no doubles.
     """
 
     query: Query
     select: exp.Select
     alias: str
     calls: tuple[Call, ...]
-    derived: bool = False
+    plain: bool = True
+    compared: frozenset[str] = frozenset()
 
     def rows(self, *expressions: Node, carried: Sequence[str] = (DATABASE, INDIVIDUAL)) -> exp.Select:
         """Select these from the rows that the query reads; a derived table hands on columns of ``data``."""
@@ -64,14 +67,19 @@ class Decomposition:
             value = self.select.args.get(part)
             if value is not None:
                 scan.set(part, [item.copy() for item in value] if isinstance(value, list) else value.copy())
-        if self.derived:
+        if not self.plain:
             carry(scan, carried)
         return scan.select(*expressions, copy=False)
 
     @property
+    def chooses_groups(self) -> bool:
+        """Whether HAVING says which groups there are."""
+        return bool(self.query.groups and self.query.select and self.query.select.args.get("having"))
+
+    @property
     def reads_all(self) -> bool:
         """Whether every row of ``data`` is read."""
-        return not self.derived and not any(self.select.args.get(part) for part in ("joins", "where"))
+        return self.plain and not any(self.select.args.get(part) for part in ("joins", "where"))
 
     def column(self, name: str) -> exp.Column:
         return exp.column(name, table=self.alias)
@@ -107,8 +115,8 @@ def decompose(query: Query, whose: Sequence[str] = ()) -> Decomposition:
     if group is not None and any(group.args.get(part) for part in ("rollup", "cube", "grouping_sets")):
         raise NotDecomposable("it has grouping sets")
     select = plain_form(select)
-    source = source_of_rows(select, whose)
-    check_joins(select, source)
+    sources = sources_of_rows(select, whose)
+    check_joins(select, sources[0])
     if _reads_whole_rows(select):
         raise NotDecomposable("it reads whole rows")
     if any(not follows_from_row(key) for key in query.groups):
@@ -117,9 +125,19 @@ def decompose(query: Query, whose: Sequence[str] = ()) -> Decomposition:
         if part is not None and part.find(exp.Window, exp.Columns) is not None:
             raise NotDecomposable("it has a window function")
     calls: list[Call] = []
+    having = select.args.pop("having", None)
+    if having is not None:
+        replace_calls(having.this.copy(), calls, query)
+        if any(call.name not in _PLAIN_HAVING for call in calls):
+            raise NotDecomposable("its HAVING asks for more than counts, sums and extremes")
+    compared = frozenset(text(x) for call in calls if call.name == "sum" for x in call.arguments)
     for position in query.items:
+        item = select.expressions[position].unalias()
+        if having is not None:
+            item.replace(fill("CASE WHEN h THEN q END", h=having.this, q=item))
         replace_calls(select.expressions[position].unalias().copy(), calls, query)
-    return Decomposition(query, select, source.alias_or_name, tuple(calls), isinstance(source, exp.Subquery))
+    plain = len(sources) == 1 and isinstance(sources[0], exp.Table) and not filters_of(select)
+    return Decomposition(query, select, sources[0].alias_or_name, tuple(calls), plain, compared)
 
 
 def replace_calls(tree: Node, calls: list[Call], query: Query) -> Node:

@@ -1,22 +1,149 @@
-"""Tables derived from ``data`` person by person: each of their rows follows from the rows of one individual.
+"""What a query reads of ``data`` person by person: rows that are one person's each, and follow from theirs alone.
 
-    SELECT avg(t) FROM (SELECT who, sum(x) AS t FROM data GROUP BY who)
-
-Leaving somebody out of ``data`` takes out of such a table the rows that are theirs, and changes no other row. So it is
-``data`` again, for a query that reads it: it must only keep databases apart and say whose a row is (`carry`). That is
-so where rows are grouped or partitioned by the individual, are made distinct with the individual among their columns,
-or are chosen and computed one by one; nested and joined likewise.
+`plain_form` writes a query so that this shows; `sources_of_rows` finds what is read, or raises `NotDecomposable`;
+`carry` has it hand on whose rows they are. Tree in, tree out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
 from sqlglot import exp
 
-from empriv.collecting.names import DATA
+from empriv.collecting.engines.engine import DATA, DATABASE
 from empriv.collecting.sql.aggregates import NotDecomposable
-from empriv.collecting.sql.plain_form import windows_of
+from empriv.collecting.sql.printing import in_place_of
+
+PAIR = "empriv_pair"  # what is left for a pair, where it is taken for a database of its own
+_UNNAMED = "unnamed_subquery"  # what DuckDB calls a derived table without a name, and a query may then call it
+
+
+def plain_form(select: exp.Select) -> exp.Select:
+    """The query in this form, as far as it can be; a copy."""
+    select = select.copy()
+    _unwrap(select)
+    for inner in list(select.find_all(exp.Select, bfs=False))[::-1]:
+        _inline_with(inner, outermost=inner is select)
+    for inner in select.find_all(exp.Select):
+        _write_out_windows(inner)
+    _wrap_filters(select)
+    if not any(column.table.lower().startswith(_UNNAMED) for column in select.find_all(exp.Column)):
+        _name_derived(select)
+    return select
+
+
+def reads_rows(tree: exp.Expr) -> bool:
+    """Whether ``data`` is read in here."""
+    return any(table.name.lower() == DATA and not table.db for table in tree.find_all(exp.Table))
+
+
+def _unwrap(select: exp.Select) -> None:
+    """((SELECT ...)) in FROM as (SELECT ...), in place."""
+    for holder in list(select.find_all(exp.Subquery)):
+        inner = holder.this
+        if isinstance(inner, exp.Subquery) and not (inner.alias and holder.alias):
+            alone = not any(value for name, value in inner.args.items() if name not in ("this", "alias"))
+            if alone and isinstance(holder.parent, exp.From | exp.Join):
+                holder.set("alias", holder.args.get("alias") or inner.args.get("alias"))
+                holder.set("this", inner.this)
+
+
+def _inline_with(select: exp.Select, *, outermost: bool) -> None:
+    """Put a named part of a WITH where it is read, if it is read once; in place.
+
+    The outermost WITH may keep parts that do not read ``data``: they are the same whoever is left out.
+    """
+    with_ = select.args.get("with_")
+    if with_ is None or with_.args.get("recursive"):
+        return
+    named = [cte.alias.lower() for cte in select.root().find_all(exp.CTE)]
+    if len(set(named)) < len(named):
+        return  # which of them is meant depends on the place
+    every = list(with_.expressions)
+    for number, cte in enumerate(every):
+        used = [
+            table
+            for table in select.find_all(exp.Table)
+            if table.name.lower() == cte.alias.lower() and not table.db and table.find_ancestor(exp.CTE) is not cte
+        ]
+        # Before it is named, the same name means another table.
+        early = any(inner is table for other in every[:number] for inner in other.find_all(exp.Table) for table in used)
+        if len(used) != 1 or early or (outermost and not reads_rows(cte.this)):
+            continue
+        names = [column.name for column in cte.args["alias"].columns]
+        whole = _with_names(cte.this.copy(), names) if isinstance(cte.this, exp.Select) else None
+        if whole is not None:
+            (table,) = used
+            table.replace(in_place_of(table, whole))
+            cte.pop()
+    if not with_.expressions:
+        with_.pop()
+
+
+def _with_names(select: exp.Select, names: list[str]) -> exp.Select | None:
+    """A SELECT whose columns have these names; None if it cannot be told which is which."""
+    if not names:
+        return select
+    items = select.expressions
+    called = [item.alias or f"empriv_c{number}" for number, item in enumerate(items)]
+    starred = any(isinstance(item, exp.Star) or isinstance(item.this, exp.Star) for item in items)
+    if starred or len(names) != len(items) or len({name.lower() for name in called}) < len(called):
+        return None
+    select.set(
+        "expressions",
+        [item if item.alias else exp.alias_(item, name) for item, name in zip(items, called, strict=True)],
+    )
+    columns = [
+        exp.alias_(exp.column(exp.to_identifier(own, quoted=True)), name, quoted=True)
+        for own, name in zip(called, names, strict=True)
+    ]
+    return exp.Select(expressions=columns).from_(exp.Subquery(this=select), copy=False)
+
+
+def _write_out_windows(select: exp.Select) -> None:
+    """``OVER w ... WINDOW w AS (...)`` as ``OVER (...)``, in place; a window that adds to another stays as it is."""
+    named = {window.name.lower(): window for window in select.args.get("windows") or ()}
+    used = [window for window in windows_of(select) if window.args.get("alias") is not None]
+    if any(window.args.get("alias") is not None for window in named.values()):
+        return
+    for window in used:
+        definition = named.get(window.alias.lower())
+        parts = ("partition_by", "order", "spec")
+        if definition is None or any(window.args.get(part) for part in parts):
+            return
+        for part in parts:
+            value = definition.args.get(part)
+            window.set(part, [one.copy() for one in value] if isinstance(value, list) else value and value.copy())
+        window.set("alias", None)
+    if named:
+        select.set("windows", None)
+
+
+def windows_of(select: exp.Select) -> Iterator[exp.Window]:
+    """Window functions of a SELECT, not of those inside it."""
+    for window in select.find_all(exp.Window):
+        if window.find_ancestor(exp.Select) is select and window.arg_key != "windows":
+            yield window
+
+
+def _name_derived(select: exp.Select) -> None:
+    """Give names to derived tables of ``data``, and have them name their columns themselves; in place."""
+    number = 0
+    for holder in list(select.find_all(exp.Subquery)):
+        if not isinstance(holder.parent, exp.From | exp.Join) or not reads_rows(holder):
+            continue
+        alias = holder.args.get("alias")
+        if alias is not None and alias.columns and isinstance(holder.this, exp.Select):
+            whole = _with_names(holder.this.copy(), [column.name for column in alias.columns])
+            if whole is not None:
+                holder.set("this", whole)
+                alias.set("columns", None)
+    for holder in select.find_all(exp.Subquery):
+        if isinstance(holder.parent, exp.From | exp.Join) and not holder.alias and reads_rows(holder):
+            holder.set("alias", exp.TableAlias(this=exp.to_identifier(f"empriv_t{number}")))
+            number += 1
+
 
 _INSIDE = NotDecomposable("it reads `data` inside a subquery whose rows are not those of one individual each")
 _MIXING = (
@@ -34,17 +161,56 @@ _MIXING = (
 )
 
 
-def source_of_rows(select: exp.Select, whose: Sequence[str]) -> exp.Table | exp.Subquery:
-    """The table ``data`` in a query's FROM or JOIN, or the table there that is derived from it person by person."""
-    tables = [table for table in select.find_all(exp.Table) if table.name.lower() == DATA and not table.db]
-    if len(tables) != 1:
-        raise NotDecomposable("it reads `data` more than once" if tables else "it does not read `data` itself")
-    (table,) = tables
+Source: TypeAlias = exp.Table | exp.Subquery
+Names: TypeAlias = tuple[str, ...] | None
+"""By which names a source hands on the individual; None if it does not."""
+
+
+def sources_of_rows(select: exp.Select, whose: Sequence[str]) -> list[Source]:
+    """The table ``data`` in a query's FROM, or the table there that is derived from it person by person.
+
+    More may follow that are joined to the first by the person: whoever is left out is left out of all of them. So they
+    are of a condition that the person is among those whom a SELECT from ``data`` lists.
+    """
+    tables = _reads_of_data(select)
+    if not tables:
+        raise NotDecomposable("it does not read `data` itself")
+    (first, names), *others = (_source_of_rows(table, select, whose) for table in tables)
+    for source, own in others:
+        if not names or own != names or not _joined_by(source, first, names):
+            raise NotDecomposable("it reads `data` more than once, not joined by the person")
+    for condition in filters_of(select):
+        inner = condition.args["query"].this
+        reads = _reads_of_data(inner)
+        if len(whose) != 1 or len(reads) != 1 or not isinstance(inner, exp.Select):
+            raise _INSIDE
+        listed, own = _source_of_rows(reads[0], inner, whose)
+        if not (_is_person(condition.this, first, names) and _is_person(inner.expressions[0], listed, own)):
+            raise _INSIDE
+    return [first, *(source for source, _ in others)]
+
+
+def _reads_of_data(select: exp.Expr) -> list[exp.Table]:
+    """Where ``data`` is read for rows: first what is in FROM, then what is joined."""
+    within = {id(table) for condition in filters_of(select) for table in condition.find_all(exp.Table)}
+    from_ = select.args.get("from_")
+    found = [table for table in select.find_all(exp.Table) if table.name.lower() == DATA and not table.db]
+    first = {id(table) for table in from_.find_all(exp.Table)} if from_ is not None else set()
+    return sorted((table for table in found if id(table) not in within), key=lambda table: id(table) not in first)
+
+
+def _is_person(item: exp.Expr, source: Source, names: Names) -> bool:
+    """Whether an expression is the column of a source that says whose a row is."""
+    return bool(names) and _is_column(item, source) and item.name.lower() in (names or ())
+
+
+def _source_of_rows(table: exp.Table, select: exp.Select, whose: Sequence[str]) -> tuple[Source, Names]:
+    """What a query reads of ``data`` at this place, and by which names it hands on the individual."""
     if table.args.get("pivots"):
         raise NotDecomposable("it pivots `data`")
     _check_columns(table)
-    source: exp.Table | exp.Subquery = table
-    names: tuple[str, ...] | None = tuple(name.lower() for name in whose)
+    source: Source = table
+    names: Names = tuple(name.lower() for name in whose)
     while (inner := _select_of(source)) is not select:
         holder = inner.parent
         if not isinstance(holder, exp.Subquery) or not isinstance(holder.parent, exp.From | exp.Join):
@@ -54,17 +220,58 @@ def source_of_rows(select: exp.Select, whose: Sequence[str]) -> exp.Table | exp.
         _check_columns(holder)
         names = _handed_on(inner, source, names)
         source = holder
-    return source
+    return source, names
 
 
-def _check_columns(source: exp.Table | exp.Subquery) -> None:
+def _joined_by(source: Source, first: Source, names: Sequence[str]) -> bool:
+    """Whether a source is joined to the first by these columns of both."""
+    join, tables = source.parent, {first.alias_or_name.lower(), source.alias_or_name.lower()}
+    if not isinstance(join, exp.Join):
+        return False
+    equal = {one.name.lower() for one in join.args.get("using") or ()}
+    for part in _conjuncts(join.args.get("on")):
+        sides = [one for one in part.iter_expressions() if isinstance(one, exp.Column)]
+        if isinstance(part, exp.EQ) and {one.table.lower() for one in sides} == tables:
+            equal |= {sides[0].name.lower()} & {sides[1].name.lower()}
+    return set(names) <= equal
+
+
+def _conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
+    """The parts that all must hold."""
+    if condition is None:
+        return []
+    return list(condition.flatten()) if isinstance(condition, exp.And) else [condition]
+
+
+def filters_of(select: exp.Expr) -> list[exp.In]:
+    """Conditions in WHERE, ``who IN (SELECT who FROM data ...)``, that must hold of every row."""
+    where = select.args.get("where")
+    return [
+        part
+        for part in _conjuncts(None if where is None else where.this)
+        if isinstance(part, exp.In) and part.args.get("query") is not None and reads_rows(part.args["query"])
+    ]
+
+
+def _wrap_filters(select: exp.Select) -> None:
+    """``who IN (SELECT who ...)`` as ``who IN (SELECT f.who FROM (SELECT who ...) AS f)``, in place."""
+    for number, part in enumerate(filters_of(select)):
+        inner = part.args["query"].this
+        if isinstance(inner, exp.Select) and len(inner.expressions) == 1 and not _is_star(inner.expressions[0]):
+            name = f"empriv_f{number}"
+            listed = exp.column(inner.expressions[0].alias_or_name, table=name)
+            holder = exp.Subquery(this=inner, alias=exp.TableAlias(this=exp.to_identifier(name)))
+            part.set("query", exp.Subquery(this=exp.select(listed).from_(holder, copy=False)))
+
+
+def _check_columns(source: Source) -> None:
     """A table whose columns are given other names, as in ``data AS d(a, b)``, has more of them when it is rewritten."""
     alias = source.args.get("alias")
     if alias is not None and alias.args.get("columns"):
         raise NotDecomposable("it gives the columns of a table other names")
 
 
-def check_joins(select: exp.Select, source: exp.Table | exp.Subquery) -> None:
+def check_joins(select: exp.Select, source: Source) -> None:
     """Only joins that keep the rows of a source apart can be rewritten."""
     for join in select.args.get("joins") or ():
         if join.method or join.side not in ("", "LEFT") or join.kind not in ("", "INNER", "CROSS", "OUTER"):
@@ -74,9 +281,37 @@ def check_joins(select: exp.Select, source: exp.Table | exp.Subquery) -> None:
 
 
 def carry(scan: exp.Select, names: Sequence[str]) -> None:
-    """Have the derived table that a query reads hand on columns of ``data``, and keep rows apart by them; in place."""
-    table = next(table for table in scan.find_all(exp.Table) if table.name.lower() == DATA and not table.db)
-    source: exp.Table | exp.Subquery = table
+    """Have what a query reads of ``data`` hand on columns of it, and keep rows apart by them; in place.
+
+    The first source hands on all of them. Further ones, and filters, hand on which database a row is in, where rows
+    stand once for each database.
+    """
+    within = [name for name in names if name in (DATABASE, PAIR)]
+    filters = filters_of(scan)
+    table, *others = _reads_of_data(scan)
+    first = _carry_from(table, scan, names).alias_or_name
+    for table in others if within else ():
+        source = _carry_from(table, scan, within)
+        join = source.parent
+        assert isinstance(join, exp.Join)
+        if join.args.get("using"):
+            join.set("using", [*join.args["using"], *map(exp.to_identifier, within)])
+        else:
+            own = [exp.column(name, table=source.alias_or_name).eq(exp.column(name, table=first)) for name in within]
+            join.set("on", exp.and_(join.args["on"], *own))
+    for condition in filters if within else ():
+        inner = condition.args["query"].this
+        source = _carry_from(_reads_of_data(inner)[0], inner, within)
+        inner.set(
+            "expressions", [*(exp.column(name, table=source.alias_or_name) for name in within), *inner.expressions]
+        )
+        whose = [exp.column(name, table=first) for name in within]
+        condition.set("this", exp.Tuple(expressions=[*whose, condition.this]))
+
+
+def _carry_from(table: exp.Table, scan: exp.Select, names: Sequence[str]) -> Source:
+    """Have what is derived from a table hand on columns of it, up to a SELECT; gives what this SELECT reads."""
+    source: Source = table
     while (select := _select_of(source)) is not scan:
         columns = [exp.column(name, table=source.alias_or_name) for name in names]
         group = select.args.get("group")
@@ -94,6 +329,7 @@ def carry(scan: exp.Select, names: Sequence[str]) -> None:
         holder = select.parent
         assert isinstance(holder, exp.Subquery)
         source = holder
+    return source
 
 
 def _select_of(source: exp.Expr) -> exp.Select:
@@ -103,9 +339,7 @@ def _select_of(source: exp.Expr) -> exp.Select:
     return holder.parent
 
 
-def _handed_on(
-    select: exp.Select, source: exp.Table | exp.Subquery, names: tuple[str, ...] | None
-) -> tuple[str, ...] | None:
+def _handed_on(select: exp.Select, source: Source, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
     """Names by which a derived table hands on the individual, None if it does not; refused if it mixes people."""
     check_joins(select, source)
     for item in select.expressions:
@@ -136,7 +370,7 @@ def _handed_on(
     return None if names is None else _surely(select, source, names)
 
 
-def _surely(select: exp.Select, source: exp.Table | exp.Subquery, names: tuple[str, ...]) -> tuple[str, ...] | None:
+def _surely(select: exp.Select, source: Source, names: tuple[str, ...]) -> tuple[str, ...] | None:
     """Names by which a SELECT hands on the individual, where each surely is the individual and nothing else."""
     stars = [item for item in select.expressions if _is_star(item)]
     given = [item.alias_or_name.lower() for item in select.expressions if not _is_star(item)]
@@ -160,9 +394,7 @@ def _is_star(item: exp.Expr) -> bool:
     return isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star))
 
 
-def _holds(
-    listed: Sequence[exp.Expr], select: exp.Select, source: exp.Table | exp.Subquery, names: tuple[str, ...] | None
-) -> bool:
+def _holds(listed: Sequence[exp.Expr], select: exp.Select, source: Source, names: tuple[str, ...] | None) -> bool:
     """Whether the individual is among expressions, which may be positions of what is selected."""
     if not names:
         return False
@@ -176,16 +408,16 @@ def _holds(
     return set(names) <= columns
 
 
-def _is_column(item: exp.Expr, source: exp.Table | exp.Subquery) -> bool:
+def _is_column(item: exp.Expr, source: Source) -> bool:
     """Whether this is a column of the source, as far as its name tells."""
     return isinstance(item, exp.Column) and item.table.lower() in ("", source.alias_or_name.lower())
 
 
-def _is_column_called(item: exp.Expr, source: exp.Table | exp.Subquery, name: str) -> bool:
+def _is_column_called(item: exp.Expr, source: Source, name: str) -> bool:
     return _is_column(item, source) and item.name.lower() == name.lower()
 
 
-def _hands_on_all(select: exp.Select, source: exp.Table | exp.Subquery) -> bool:
+def _hands_on_all(select: exp.Select, source: Source) -> bool:
     return any(
         isinstance(item, exp.Star)
         or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star) and _is_column(item, source))

@@ -11,16 +11,77 @@ not ``data``. Tree in, text out: nothing is run here.
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeAlias, TypeVar
 
-from sqlglot import exp
+from sqlglot import exp, parse_one
 
-from empriv.collecting.names import DATA, EVERYONE
-from empriv.collecting.sql.templates import Node
+from empriv.collecting.engines.engine import DATA, EVERYONE
 from empriv.errors import QueryError
+
+Node: TypeAlias = "exp.Expr"
+AnyNode = TypeVar("AnyNode", bound="exp.Expr")
+
+
+def text(node: Node) -> str:
+    """SQL text of a tree."""
+    return str(node.sql(dialect="duckdb"))
+
+
+def same(one: Node, other: Node) -> bool:
+    """Whether two trees are spelt alike; most are told apart without being spelt."""
+    return one == other and text(one) == text(other)
+
+
+def fill(template: str, **nodes: Node | int) -> Node:
+    """Parse a template and put trees in the place of the columns of these names."""
+    return put(_parsed(template).copy(), nodes)
+
+
+def query(template: str) -> exp.Select:
+    """Parse a SELECT."""
+    return _placeless(parse_one(template, dialect="duckdb", into=exp.Select))
+
+
+def put(tree: Node, nodes: Mapping[str, Node | int]) -> Node:
+    """Put trees in the place of the columns of these names."""
+
+    def place(node: Node) -> Node:
+        if not isinstance(node, exp.Column) or node.table or node.name not in nodes:
+            return node
+        value = nodes[node.name]
+        if isinstance(value, int):
+            number = exp.Literal.number(abs(value))
+            return number if value >= 0 else exp.Paren(this=exp.Neg(this=number))
+        copied = value.copy()
+        return exp.Paren(this=copied) if isinstance(copied, exp.Binary | exp.Neg | exp.Not) else copied
+
+    return tree.transform(place, copy=False)
+
+
+def in_place_of(table: exp.Table, select: exp.Select) -> exp.Subquery:
+    """A SELECT to stand where a table stands, under the same name, with what is joined to it and made of it there."""
+    alias = table.args.get("alias") or exp.TableAlias(this=table.this.copy())
+    kept = {name: table.args[name] for name in ("joins", "laterals", "pivots") if table.args.get(name)}
+    return exp.Subquery(this=select, alias=alias.copy(), **kept)
+
+
+@lru_cache(maxsize=512)
+def _parsed(template: str) -> Node:
+    return _placeless(parse_one(template, dialect="duckdb"))
+
+
+def _placeless(tree: AnyNode) -> AnyNode:
+    """A tree that no longer knows where its words stood in the text: copying a tree would mostly be copying that."""
+    for node in tree.walk():
+        node._meta = None
+    return tree
+
 
 OWN_NAMES = "empriv_"
 _QUOTED = re.compile(
@@ -160,3 +221,83 @@ def _of_its_with(table: exp.Table) -> bool:
             return True
         scope = scope.parent
     return False
+
+
+KEYWORDS = (
+    "SELECT", "FROM", "WHERE", "GROUP", "BY", "HAVING", "ORDER", "LIMIT", "JOIN", "LEFT", "INNER", "ON", "USING", "AND",
+    "OR", "NOT", "IN", "IS", "NULL", "BETWEEN", "LIKE", "CASE", "WHEN", "THEN", "ELSE", "END", "AS", "DISTINCT",
+    "FILTER", "UNION", "WITH",
+)  # fmt: skip
+_COMMENT = r"--[^\n]*|/\*.*?(?:\*/|\Z)"
+_SEVERAL = 12  # names that a sentence can hold
+
+
+def pointed(text: str, line: int, column: int) -> str:
+    """A line of a text, and below it a caret at a column; both count from 1. Empty if there is no such place."""
+    lines = _masked(text).split("\n")
+    if not 1 <= line <= len(lines):
+        return ""
+    shown = lines[line - 1].replace("\t", " ")
+    return f"\n  {shown}\n  {' ' * max(0, min(column - 1, len(shown)))}^"
+
+
+def placed(text: str, start: int | None) -> tuple[str, str]:
+    """Words for a place in a text, and the line with a caret below; both empty where there is none."""
+    if start is None or not text:
+        return "", ""
+    line, column = text.count("\n", 0, start) + 1, start - text.rfind("\n", 0, start)
+    return f" at line {line}, column {column}", pointed(text, line, column)
+
+
+def unclosed(text: str) -> tuple[str, int, int] | None:
+    """The first quote that nothing closes, with its line and column from 1; None if all are closed."""
+    for found in re.finditer(rf"{_COMMENT}|'[^']*'|\"[^\"]*\"|(?P<open>['\"])", text, re.DOTALL):
+        if found["open"]:
+            at = found.start()
+            return found["open"], text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
+    return None
+
+
+def misspelt_keyword(text: str, line: int, column: int) -> str | None:
+    """A word just before or at this place that is nearly a keyword, as "'FORM' be FROM"; None if there is none."""
+    lines = text.split("\n")
+    before = "\n".join([*lines[: line - 1], lines[line - 1][:column]])
+    for word in reversed(re.findall(r"[A-Za-z_]+", _masked(before))[-3:]):
+        near = difflib.get_close_matches(word.upper(), KEYWORDS, n=1, cutoff=0.74)
+        if near and word.upper() not in KEYWORDS:
+            return f"{word!r} be {near[0]}"
+    return None
+
+
+def nearest(name: str, known: Iterable[str], *, at_least: float = 0.5) -> str:
+    """End of a sentence about a name that is not there: a hint at the nearest that is."""
+    names = list(known)
+    near = difflib.get_close_matches(_plain(name), [_plain(one) for one in names], n=1, cutoff=at_least)
+    if not near:
+        return "."
+    return f". Hint: did you mean {next(one for one in names if _plain(one) == near[0])!r}?"
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names in quotes, not too many of them."""
+    every = list(names)
+    rest = "" if len(every) <= _SEVERAL else f" and {len(every) - _SEVERAL} more"
+    return ", ".join(map(repr, every[:_SEVERAL])) + rest
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[\s_-]+", "_", name.strip().lower())
+
+
+def _masked(text: str) -> str:
+    """A query with dots in the place of texts, comments and numbers of four digits or more; as long as before."""
+
+    def dots(found: re.Match[str]) -> str:
+        inner = found.group()
+        closed = len(inner) > 1 and inner[0] == inner[-1] == "'"
+        edge = "'" if inner[0] == "'" else ""
+        inside = inner[len(edge) : len(inner) - closed]
+        return edge + re.sub(r"[^\n]", "…", inside) + ("'" if closed else "")
+
+    # A text that is not closed goes on to the end.
+    return re.sub(rf"{_COMMENT}|\$\$.*?(?:\$\$|\Z)|'[^']*'|'[^']*\Z|\b\d{{4,}}\b", dots, text, flags=re.DOTALL)

@@ -7,32 +7,29 @@ from __future__ import annotations
 
 import math
 import sys
-import time
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
 
-from empriv.base.progress import QUIET_SECONDS
 from empriv.base.progress import progress as progress_bar
-from empriv.collecting.assemble import Answers
-from empriv.collecting.engines.engine import Rows, Session
-from empriv.collecting.queries import Query
-from empriv.collecting.sql.table_cells import (
+from empriv.collecting.assemble import (
     IDENTIFYING,
     PASSING,
+    Answers,
     Group,
     check_groups,
     check_selected,
     group_value,
     says_which_database,
 )
+from empriv.collecting.engines.engine import Rows, Session
+from empriv.collecting.queries import Query
 from empriv.errors import QueryError
 from empriv.results import IntArray, Outcome
 
-# The cost is said beforehand, from so many runs on so many databases, or from as many as this many seconds allow.
-TIMED_RUNS, TIMED_DATABASES, TIMED_SECONDS = 4, 3, 1.0
+MANY_RUNS = 2_000  # a run takes about a millisecond
 Key = tuple[Any, ...]
 Notice = Callable[[str], None]
 Told = dict[Key, list[tuple[float, int]]] | None
@@ -90,10 +87,8 @@ def run_each(
 ) -> list[Told]:
     """What the query says on each of these databases, in order, without an individual (-1: with everyone)."""
     assert query.select is not None
-    seconds = expected_seconds(session, query, database, individual)
-    if notice is not None or seconds > QUIET_SECONDS:
-        say = notice or to_stderr
-        say(f"The query runs once per individual, since {reason}: {_cost(len(database), seconds)}.")
+    if notice is not None or len(database) > MANY_RUNS:
+        (notice or to_stderr)(f"The query runs once per individual, since {reason}: {len(database):,} runs.")
     told: list[Told] = []
     with progress_bar(len(database), "running the query without each individual", show=show) as advance:
         for j, members in _by_database(database, individual):
@@ -102,35 +97,6 @@ def run_each(
                     told.append(_read(run(int(i)), query))
                     advance()
     return told
-
-
-def expected_seconds(session: Session, query: Query, database: IntArray, individual: IntArray) -> float:
-    """How long it takes to run a query on these databases without these individuals (-1: with everyone).
-
-    A few runs are timed, on databases from the first to the last. The first run of all, and what comes before it, is
-    no measure of the others: the rows are put in order then, and the engine has to warm up.
-    """
-    assert query.select is not None
-    own = list(_by_database(database, individual))
-    timed = np.unique(np.linspace(0, len(own) - 1, TIMED_DATABASES).astype(int))
-    openings: list[float] = []
-    runs: list[float] = []
-    left = TIMED_SECONDS
-    for place in (timed[0], *timed):
-        started = time.perf_counter()
-        j, members = own[place]
-        with session.rerun(query.select, j) as run:
-            openings.append(time.perf_counter() - started)
-            for i in members[: TIMED_RUNS if runs else 1]:
-                if left > 0:
-                    started = time.perf_counter()
-                    run(int(i))
-                    runs.append(time.perf_counter() - started)
-                    left -= runs[-1]
-        left -= openings[-1] if len(openings) > 1 else 0.0
-        if left <= 0 and len(openings) > 1:
-            break
-    return len(own) * float(np.mean(openings[1:])) + len(database) * float(np.mean(runs[1:] or runs))
 
 
 def _by_database(database: IntArray, individual: IntArray) -> Iterator[tuple[int, IntArray]]:
@@ -235,17 +201,6 @@ def _sortable(key: Key) -> tuple[Any, ...]:
 def label(part: Any) -> str:
     """A key of a group as text."""
     return group_value(None if part is None else str(part).lower() if isinstance(part, bool) else str(part))
-
-
-def _cost(runs: int, total: float) -> str:
-    words = (
-        f"{total:.0f} seconds"
-        if total < 120
-        else f"{total / 60:.0f} minutes"
-        if total < 7200
-        else f"{total / 3600:.0f} hours"
-    )
-    return f"{runs} runs, about {words}"
 
 
 def to_stderr(sentence: str) -> None:

@@ -23,13 +23,13 @@ from typing import cast
 
 from sqlglot import exp
 
-from empriv.collecting.engines.engine import BY_LABEL, Integers
-from empriv.collecting.names import DATA, DATABASE, INDIVIDUAL, MASTER, SAMPLES, in_sample
-from empriv.collecting.sql import quantiles, value_counts
+from empriv.collecting.engines.engine import BY_LABEL, DATA, DATABASE, INDIVIDUAL, MASTER, SAMPLES, Integers, in_sample
+from empriv.collecting.sql import value_counts
 from empriv.collecting.sql.aggregates import Builder, Facts
 from empriv.collecting.sql.decomposing import Call, Decomposition, replace_calls
-from empriv.collecting.sql.quantiles import on
-from empriv.collecting.sql.templates import Node, fill, in_place_of, query, text
+from empriv.collecting.sql.per_person import PAIR
+from empriv.collecting.sql.printing import Node, fill, in_place_of, query, text
+from empriv.collecting.sql.value_counts import on
 
 GROUP, KEY, RESULT = "empriv_group", "empriv_k", "empriv_q"
 _HASHES = ("empriv_x", "empriv_y")
@@ -171,9 +171,9 @@ def _written(plan: Decomposition, facts: Facts, integers: Integers | None, *, ag
     whose: tuple[Node, ...] = (plan.column(DATABASE), plan.column(INDIVIDUAL))
     carried: tuple[str, ...] = (DATABASE, INDIVIDUAL)
     if again:
-        carried = ("empriv_pair", INDIVIDUAL)
+        carried = (PAIR, INDIVIDUAL)
         whose = (
-            exp.alias_(plan.column("empriv_pair"), DATABASE),
+            exp.alias_(plan.column(PAIR), DATABASE),
             exp.alias_(fill("CASE WHEN FALSE THEN i END", i=plan.column(INDIVIDUAL)), INDIVIDUAL),
         )
     by_value = builder.distincts or builder.quantiles or builder.entropies or builder.modes
@@ -210,15 +210,15 @@ def _written(plan: Decomposition, facts: Facts, integers: Integers | None, *, ag
 
 def instead_of_data(rows: exp.Select, select: exp.Select) -> exp.Select:
     """The rows that a query reads, with other rows in the place of ``data``."""
-    table = next(table for table in rows.find_all(exp.Table) if table.name.lower() == DATA and not table.db)
-    table.replace(in_place_of(table, select))
+    for table in [table for table in rows.find_all(exp.Table) if table.name.lower() == DATA and not table.db]:
+        table.replace(in_place_of(table, select.copy()))
     return rows
 
 
 def _left_for_pairs(integers: Integers | None) -> exp.Select:
     code, join = _code("r", integers)
     return query(
-        f"SELECT r.*, f.code AS empriv_pair FROM {DATA} AS r JOIN empriv_databases AS d ON d.label = r.{DATABASE} "
+        f"SELECT r.*, f.code AS {PAIR} FROM {DATA} AS r JOIN empriv_databases AS d ON d.label = r.{DATABASE} "
         f"JOIN empriv_flagged AS f ON f.{DATABASE} = d.code {'LEFT ' if join else ''}{join} "
         f"WHERE {code} IS DISTINCT FROM f.{INDIVIDUAL}"
     )
@@ -256,7 +256,7 @@ def _parts(builder: Builder, keys: list[str], rows: exp.Select, *, once: bool) -
         for s, state in builder.additive.items()
     ]
     totals += [f"{side}({m}) AS {m}" for m, (_, side) in builder.extremes.items()]
-    totals += [quantiles.most(name, quantile) for name, quantile in builder.quantiles.items()]
+    totals += [value_counts.most(name, quantile) for name, quantile in builder.quantiles.items()]
     summed = f"SELECT {', '.join(by + totals)} FROM empriv_partials GROUP BY {group}"
     yield "empriv_totals", _with_kept(builder, keys, summed), True
 
@@ -277,7 +277,7 @@ def _parts(builder: Builder, keys: list[str], rows: exp.Select, *, once: bool) -
         sole = f"SELECT {group}, {INDIVIDUAL}, {count} WHERE NOT {INDIVIDUAL} IS NULL GROUP BY {group}, {INDIVIDUAL}"
         yield f"empriv_sole_{name}", query(sole), True
     for name, quantile in builder.quantiles.items():
-        for part, select in quantiles.parts(name, quantile, keys):
+        for part, select in value_counts.parts(name, quantile, keys):
             yield part, select, True
     for name, x in builder.entropies.items():
         for part, select in value_counts.entropy_parts(name, x.name, keys):
@@ -365,7 +365,9 @@ def _without(
         everyone.append(f"COALESCE({every}.n, 0) AS {name}")
         each.append(f"COALESCE({every}.n, 0) - COALESCE({sole}.n, 0) AS {name}")
     for columns, tables, is_each in ((everyone, of_everyone, False), (each, of_each, True)):
-        found = [quantiles.joined(name, quantile, keys, each=is_each) for name, quantile in builder.quantiles.items()]
+        found = [
+            value_counts.joined(name, quantile, keys, each=is_each) for name, quantile in builder.quantiles.items()
+        ]
         found += [value_counts.entropy_joined(name, keys, each=is_each) for name in builder.entropies]
         found += [value_counts.mode_joined(name, keys, each=is_each) for name in builder.modes]
         for own, joins in found:

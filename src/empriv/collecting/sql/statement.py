@@ -8,7 +8,7 @@
 6. **Look again** at what is flagged: computed once more, from the rows that are left. **Run** the query where only
    the engine can say which of several values it takes.
 
-`evaluate` fetches everybody's results at once, `streaming` those of some individuals at a time; on a cluster they stay
+`answered` fetches everybody's results at once, `stream` those of some individuals at a time; on a cluster they stay
 in tables of the engine (`Statement.entries`).
 """
 
@@ -23,22 +23,13 @@ import numpy as np
 import numpy.typing as npt
 from sqlglot import exp
 
-from empriv.collecting.assemble import Answers, answer, assemble
-from empriv.collecting.engines.engine import BY_LABEL, Column, FailedOnRows, Integers, Session
-from empriv.collecting.names import ENTRY, MASTER
-from empriv.collecting.queries import DATA, DATABASE, INDIVIDUAL, Query, as_written, check_keys
-from empriv.collecting.sql.advice import explained
-from empriv.collecting.sql.aggregates import Facts, NotDecomposable
-from empriv.collecting.sql.allowlist import check, check_tables
-from empriv.collecting.sql.decomposing import Decomposition, decompose
-from empriv.collecting.sql.exact_sums import Span
-from empriv.collecting.sql.own_rows import check_tables_of_people
-from empriv.collecting.sql.reruns import BEYOND, LARGEST_EXACT, Told
-from empriv.collecting.sql.rewrite import GROUP, KEY, RESULT, Stages, instead_of_data, leave_one_out, passes, stages
-from empriv.collecting.sql.table_cells import (
+from empriv.collecting.assemble import (
     IDENTIFYING,
     PASSING,
+    Answers,
     Group,
+    answer,
+    assemble,
     cells_of,
     check_groups,
     check_selected,
@@ -46,11 +37,19 @@ from empriv.collecting.sql.table_cells import (
     group_value,
     says_which_database,
 )
-from empriv.collecting.sql.templates import fill
+from empriv.collecting.engines.engine import BY_LABEL, ENTRY, MASTER, Column, FailedOnRows, Integers, Session
+from empriv.collecting.queries import DATA, DATABASE, INDIVIDUAL, MOST_CELLS, Query, as_written, check_keys
+from empriv.collecting.sql.advice import explained
+from empriv.collecting.sql.aggregates import Facts, NotDecomposable, Span
+from empriv.collecting.sql.allowlist import check, check_tables, check_tables_of_people
+from empriv.collecting.sql.decomposing import Decomposition, decompose
+from empriv.collecting.sql.per_person import PAIR
+from empriv.collecting.sql.printing import fill, text
+from empriv.collecting.sql.reruns import BEYOND, LARGEST_EXACT, Told
+from empriv.collecting.sql.rewrite import GROUP, KEY, RESULT, Stages, instead_of_data, leave_one_out, passes, stages
 from empriv.errors import QueryError
 from empriv.results import IntArray, Outcome, Results
 
-_PAIR = "empriv_pair"
 _TIED = "several values are the most frequent"
 RunEach = Callable[[IntArray, IntArray, str], list[Told]]
 
@@ -98,7 +97,7 @@ class Statement:
         if self.refuse:
             _refuse_beyond(columns)
         answers = Answers(
-            columns[_PAIR].values,
+            columns[PAIR].values,
             n,
             columns[GROUP].values if query.groups else np.zeros(1, np.int64),
             tuple(answer(columns[f"{RESULT}{number}"]) for number in range(len(query.items))),
@@ -260,6 +259,8 @@ def survey(session: Session, plan: Decomposition) -> Facts:
     named = (exp.alias_(x.copy(), name) for name, x in arguments.items())
     described = session.types(_each_once(session, plan, fill("1"), *named))
     types = {name: described[name] for name in arguments}
+    if any(types[name].kind == "double" and text(x) in plan.compared for name, x in arguments.items()):
+        raise NotDecomposable("its HAVING adds up doubles")
     summed = sorted(name for name in plan.summed if types[name].kind == "double")
     measures = [exp.alias_(fill("COUNT(*)"), "n")]
     for name in summed:
@@ -297,7 +298,10 @@ def components_of(session: Session, query: Query) -> list[str] | None:
     if not query.groups:
         return component_names(query, [("",)])
     try:
-        groups = _store_groups(session, decompose(query, session.whose))
+        plan = decompose(query, session.whose)
+        if plan.chooses_groups:
+            raise NotDecomposable("its HAVING chooses groups")
+        groups = _store_groups(session, plan)
     except QueryError as error:
         raise explained(session, query, error) from None
     return component_names(query, groups)
@@ -328,6 +332,26 @@ def count_individuals(session: Session) -> int:
     return _count(session, f"COUNT(DISTINCT {INDIVIDUAL})", MASTER if session.drawn else DATA)
 
 
+def most_entries(session: Session) -> int:
+    """No more results without an individual than this: one for each row, and for each individual and database."""
+    return min(_count(session, "COUNT(*)", DATA), count_individuals(session) * len(session.databases))
+
+
+def members(session: Session, entries: exp.Expr, n_databases: int) -> IntArray:
+    """(databases,) how many of the entries each database is in; of a statement made by `Statement.entries`."""
+    _, where, _ = ENTRY
+    counted = exp.subquery(entries, "e").select(f"{where} AS d", "COUNT(*) AS n").group_by(where)
+    found = session.fetch(counted)
+    return np.bincount(found["d"].values.astype(np.int64), found["n"].values, minlength=n_databases).astype(np.int64)
+
+
+def all_positive(session: Session, entries: exp.Expr) -> bool:
+    """Whether the value of every entry is a number above 0; of a statement made by `Statement.entries`."""
+    value = exp.column(ENTRY[2])
+    others = fill("COUNT(CASE WHEN x IS NULL OR NOT ISFINITE(x) OR x <= 0 THEN 1 END)", x=value)
+    return int(session.fetch(exp.subquery(entries, "e").select(exp.alias_(others, "n")))["n"].values[0]) == 0
+
+
 def _count(session: Session, counted: str, table: str) -> int:
     return int(session.fetch(exp.select(f"{counted} AS n").from_(table))["n"].values[0])
 
@@ -347,7 +371,7 @@ def _as_numbers(session: Session, statement: exp.Select, query: Query, pairs: tu
     outer: exp.Select = exp.select(*(name for name in types if not name.startswith(RESULT)))
     if pairs is not None:
         width = "INTEGER" if pairs[0] * pairs[1] < 2**31 else "BIGINT"
-        outer = exp.select(f"CAST({INDIVIDUAL} AS {width}) * {pairs[0]} + {DATABASE} AS {_PAIR}")
+        outer = exp.select(f"CAST({INDIVIDUAL} AS {width}) * {pairs[0]} + {DATABASE} AS {PAIR}")
         outer = outer.select(*(name for name in types if name in (GROUP, "flagged", "tied")))
     beyond = []
     for number, name in enumerate(name for name in types if name.startswith(RESULT)):
@@ -436,7 +460,10 @@ def _store_groups(session: Session, plan: Decomposition, *, refuse: bool = True)
     if passing:
         raise QueryError(PASSING)
     check_selected(plan.query)
-    check_groups(plan.query, _count(session, "COUNT(*)", "empriv_groups"))
+    count = _count(session, "COUNT(*)", "empriv_groups")
+    if plan.chooses_groups and count * len(plan.query.items) > MOST_CELLS:
+        raise NotDecomposable("its HAVING chooses among many groups")
+    check_groups(plan.query, count)
     texts = exp.select(*(f"CAST({k} AS TEXT) AS {k}" for k in keys))
     columns = session.fetch(texts.from_("empriv_groups").order_by("code"))
     values = [

@@ -2,7 +2,7 @@
 
 A `Density` is a recipe; ``fit`` makes a `Model` of it. Bandwidths are fitted to the results with everyone, and
 belong to the database: pair j has one bandwidth on both sides, because a second fit without the individual would
-add a divergence that the individual did not cause (``refit=True`` does so, for comparison).
+add a divergence that the individual did not cause.
 
 For a density of your own, write classes that follow the two protocols; nothing else in empriv needs to know.
 """
@@ -15,7 +15,6 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from empriv.base.arguments import one_of
 from empriv.errors import InputError
 from empriv.measuring.densities import selection
 from empriv.measuring.densities.kernels import Kernel, kernel_named
@@ -23,9 +22,6 @@ from empriv.measuring.densities.selection import Score
 from empriv.results import FloatArray, IntArray
 
 RULES = ("one-se", "likelihood", "k-fold", "silverman", "scott")
-METHODS = ("breiman", "abramson")
-_DENSE = 2_000  # points whose distances are held at once
-_FEW = 64  # results up to which all pairs are no more work than sweeps along the line
 
 
 @runtime_checkable
@@ -64,13 +60,7 @@ class Model(Protocol):
 
 @runtime_checkable
 class Density(Protocol):
-    """A recipe for a density. It may be a `LiteralDensity` too.
-
-    Examples
-    --------
-    >>> isinstance(empriv.Kde(), empriv.Density)
-    True
-    """
+    """A recipe for a density. It may be a `LiteralDensity` too."""
 
     def fit(self, points: FloatArray, databases: IntArray) -> Model:
         """The model of these points; ``databases`` says which points are draws of the same database."""
@@ -109,7 +99,6 @@ class Mixture:
     bandwidths: FloatArray
     name: str
     scores: tuple[Score, ...] = ()
-    refit: Any = None
     rule: str = ""
 
     @property
@@ -148,7 +137,7 @@ def is_usual(model: Model | None) -> bool:
     bandwidth the one-SE rule chose. Where all results are atoms there is none, which any recipe gives."""
     if not isinstance(model, Mixture):
         return model is None
-    return model.kernel.name == "laplace" and model.refit is None and model.rule == "one-se"
+    return model.kernel.name == "laplace" and model.rule == "one-se"
 
 
 @dataclass(frozen=True)
@@ -163,7 +152,6 @@ class Kde:
         error of the best; "likelihood": the best; "k-fold": the best by ten folds; "silverman", "scott": rules of
         thumb, unsafe where the results have several modes. A number is taken as stated: the density is then
         exactly that mixture, and atoms of numbers are not looked for.
-    refit : fit the bandwidth anew without each individual, for comparison
 
     Examples
     --------
@@ -175,7 +163,6 @@ class Kde:
 
     kernel: str = "laplace"
     bandwidth: float | str = "one-se"
-    refit: bool = False
 
     def __post_init__(self) -> None:
         kernel_named(self.kernel)
@@ -202,22 +189,19 @@ class Kde:
             bandwidths=np.full(len(points), chosen),
             name=f"{self.kernel} kernel, bandwidth {chosen:.6g} ({how})",
             scores=scores,
-            refit=self if self.refit and not self.literal else None,
             rule="" if self.literal else how,
         )
 
 
 @dataclass(frozen=True)
 class VariableKde:
-    """Kernel density estimate with a bandwidth for each point, wider where results are sparse.
+    """Kernel density estimate with a bandwidth for each point, wider where results are sparse: ``h_j = scale · distance
+    to the neighbours-th nearest distinct result`` (Breiman, Meisel and Purcell, 1977).
 
     Parameters
     ----------
     kernel : name in `KERNELS`
-    method : "breiman" (h_j = scale · distance to the ``neighbours``-th nearest distinct result) or "abramson"
-        (h_j = scale · (pilot(q_j) / its geometric mean)^(-1/2), the pilot a `Kde` by likelihood)
     neighbours, scale : numbers, or None to choose them by leave-one-out log likelihood
-    refit : fit anew without each individual, for comparison
 
     Examples
     --------
@@ -225,18 +209,15 @@ class VariableKde:
     >>> q = rng.normal(100.0, 10.0, 60)
     >>> risk = empriv.measure(q, [q - 1.0], density=empriv.VariableKde(neighbours=5, scale=1.0))
     >>> risk.density.name
-    'gaussian kernel, variable bandwidth (breiman, neighbours 5, scale 1)'
+    'gaussian kernel, variable bandwidth (neighbours 5, scale 1)'
     """
 
     kernel: str = "gaussian"
-    method: str = "breiman"
     neighbours: int | None = None
     scale: float | None = None
-    refit: bool = False
 
     def __post_init__(self) -> None:
         kernel_named(self.kernel)
-        one_of("method", self.method, METHODS)
         if self.neighbours is not None and self.neighbours < 1:
             raise InputError(f"`neighbours` must be at least 1, got {self.neighbours}.")
         if self.scale is not None and not (np.isfinite(self.scale) and self.scale > 0):
@@ -245,7 +226,7 @@ class VariableKde:
     def fit(self, points: FloatArray, databases: IntArray) -> Mixture:
         kernel = kernel_named(self.kernel)
         x, groups = _finite(points, databases)
-        bandwidths, names, log = (self._breiman if self.method == "breiman" else self._abramson)(x, groups, kernel)
+        bandwidths, names, log = self._candidates(x, groups, kernel)
         means, errors = selection.means_and_errors(selection.per_database(log, groups))
         best = int(np.argmax(means))
         if not np.isfinite(bandwidths[best]).all():
@@ -259,12 +240,11 @@ class VariableKde:
         return Mixture(
             kernel=kernel,
             bandwidths=full,
-            name=f"{self.kernel} kernel, variable bandwidth ({self.method}, {names[best]})",
+            name=f"{self.kernel} kernel, variable bandwidth ({names[best]})",
             scores=_scores(names, means, errors, best),
-            refit=self if self.refit else None,
         )
 
-    def _breiman(self, x: FloatArray, groups: IntArray, kernel: Kernel) -> tuple[FloatArray, list[str], FloatArray]:
+    def _candidates(self, x: FloatArray, groups: IntArray, kernel: Kernel) -> tuple[FloatArray, list[str], FloatArray]:
         distances = selection.neighbour_distances(x)
         most = max(1, int(np.isfinite(distances).sum(axis=1).min()))
         ks = (
@@ -283,14 +263,6 @@ class VariableKde:
         log = selection.log_densities(x, groups, kernel, scales, at_k, after_k)
         names = [f"neighbours {k}, scale {a:.4g}" for k in ks for a in alphas]
         return (at_k[:, None] * scales[:, None]).reshape(-1, len(x)), names, log
-
-    def _abramson(self, x: FloatArray, groups: IntArray, kernel: Kernel) -> tuple[FloatArray, list[str], FloatArray]:
-        pilot_h, _ = _bandwidth(x, groups, kernel, "likelihood")
-        pilot = Mixture(kernel, np.full(len(x), pilot_h), "pilot").pdf(x, x)
-        shape = np.sqrt(np.exp(np.mean(np.log(pilot))) / pilot)
-        scales = np.array([self.scale]) if self.scale is not None else selection.bandwidth_grid(x, kernel, wide=True)
-        log = selection.log_densities(x, groups, kernel, scales, shape[None, :], shape[None, :])
-        return scales[:, None] * shape[None, :], [f"scale {s:.6g}" for s in scales], log
 
 
 @dataclass(frozen=True)
@@ -443,10 +415,8 @@ def _bandwidth(x: FloatArray, groups: IntArray, kernel: Kernel, rule: str) -> tu
     else:
         grid = selection.bandwidth_grid(x, kernel, wide=rule != "one-se")
     alone = len(np.unique(groups)) == len(groups)
-    if rule != "k-fold" and kernel.name == "laplace" and alone and len(x) > _FEW:
+    if rule != "k-fold" and kernel.name == "laplace" and alone:
         log = selection.laplace_log_densities(x, grid)
-    elif rule != "k-fold" and kernel.name == "laplace" and len(x) <= _DENSE:
-        log = selection.laplace_by_groups(x, groups, grid)
     else:
         log = selection.log_densities(x, selection.folds(groups) if rule == "k-fold" else groups, kernel, grid)
     means, errors = selection.means_and_errors(selection.per_database(log, groups))

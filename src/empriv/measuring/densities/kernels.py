@@ -40,7 +40,8 @@ class Kernel:
     reach : float
         Beyond |z| = reach the kernel holds less than 1e-14 of its mass.
     canonical : float
-        Bandwidth that smooths as much as a Gaussian of bandwidth 1 (ratio of canonical bandwidths).
+        Bandwidth that smooths as much as a Gaussian of bandwidth 1 (Marron and Nolan, 1988): the ratio of
+        ``(∫ k² / (∫ z² k)²)^(1/5)``.
     tail : str
         How log pdf falls far out: "bounded" (support ends), "gaussian", "exponential" (slope log_lipschitz),
         or "power". It decides the limit of the log ratio, hence epsilon at delta = 0.

@@ -1,7 +1,9 @@
 """Choosing bandwidths by out-of-sample likelihood.
 
-Pure functions from points to scores. A point is never scored by itself, by other draws of its own database, or by
-its exact ties: with ties in the sum, cross-validation collapses to bandwidth zero on data that repeat.
+Pure functions from points to scores: of bandwidth h, the mean of ``log sum_{k != j} k((q_j - q_k)/h)/(h (n - 1))``.
+The rule of one standard error is that of Breiman, Friedman, Olshen and Stone (1984). A point is never scored by
+itself, by other draws of its own database, or by its exact ties: with ties in the sum, cross-validation collapses to
+bandwidth zero on data that repeat.
 """
 
 from __future__ import annotations
@@ -46,7 +48,8 @@ def spread(points: FloatArray) -> float:
 
 
 def bandwidth_cap(points: FloatArray, kernel: Kernel) -> float:
-    """1.06 · spread · n^(-1/5) in the kernel's canonical unit: the widest bandwidth of the one-SE rule."""
+    """1.06 · spread · n^(-1/5) (Silverman, 1986) in the kernel's canonical unit: the widest bandwidth of the one-SE
+    rule."""
     return float(kernel.canonical * 1.06 * spread(points) * len(points) ** -0.2)
 
 
@@ -133,18 +136,6 @@ def laplace_log_densities(points: FloatArray, bandwidths: FloatArray) -> FloatAr
         log = np.log((left + right).T / (2 * bandwidths[:, None] * (len(points) - 1)))
     out[:, order] = log[:, run]
     return out
-
-
-def laplace_by_groups(points: FloatArray, groups: IntArray, bandwidths: FloatArray) -> FloatArray:
-    """`log_densities` for the Laplace kernel: who may not score a point is as far from it as can be."""
-    distance = np.where(partners(points, groups, slice(None)), np.abs(points[:, None] - points[None, :]), np.inf)
-    _, own, counts = np.unique(groups, return_inverse=True, return_counts=True)
-    out, kernels = np.empty((len(bandwidths), len(points))), np.empty_like(distance)
-    for place, h in enumerate(bandwidths.tolist()):
-        np.exp(np.multiply(distance, -1.0 / h, out=kernels), out=kernels)
-        kernels.sum(axis=1, out=out[place])
-    with np.errstate(divide="ignore"):
-        return np.log(out / (2 * bandwidths[:, None] * (len(points) - counts)[own]))
 
 
 def per_database(log_density: FloatArray, databases: IntArray) -> FloatArray:

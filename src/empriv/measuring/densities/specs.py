@@ -9,22 +9,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from empriv.errors import FileFormatError, InputError
-from empriv.measuring.densities.density import METHODS, RULES, BestOf, Density, Ecdf, Kde, VariableKde
+from empriv.measuring.densities.density import RULES, BestOf, Density, Ecdf, Kde, VariableKde
 from empriv.measuring.densities.kernels import KERNELS
 
 GRAMMAR = (
     "a kernel (laplace, gaussian, ...), kernel:rule such as laplace:one-se, kernel:bandwidth such as gaussian:0.5, "
-    "variable:kernel:method such as variable:gaussian:breiman, ecdf, ecdf:span, or best"
+    "variable:kernel such as variable:gaussian, ecdf, ecdf:span, or best"
 )
 _KINDS: dict[str, type[Kde] | type[VariableKde] | type[Ecdf]] = {"kde": Kde, "variable": VariableKde, "ecdf": Ecdf}
 _FIELDS: dict[str, dict[str, tuple[type, ...]]] = {
-    "kde": {"kernel": (str,), "bandwidth": (str, int, float), "refit": (bool,)},
+    "kde": {"kernel": (str,), "bandwidth": (str, int, float)},
     "variable": {
         "kernel": (str,),
-        "method": (str,),
         "neighbours": (int, type(None)),
         "scale": (int, float, type(None)),
-        "refit": (bool,),
     },
     "ecdf": {"span": (int, type(None))},
 }
@@ -43,8 +41,6 @@ def density_from_text(text: str) -> Density:
             return VariableKde()
         case ["variable", kernel] if kernel in KERNELS:
             return VariableKde(kernel)
-        case ["variable", kernel, method] if kernel in KERNELS and method in METHODS:
-            return VariableKde(kernel, method)
         case [kernel] if kernel in KERNELS:
             return Kde(kernel)
         case [kernel, rule] if kernel in KERNELS and rule in RULES:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from empriv.errors import InputError
-from empriv.measuring.given.terms import Term, category_term, number_term
+from empriv.measuring.given.regression import Term, category_term, number_term
 from empriv.results import FloatArray, IntArray, Results
 
 LEAST_WEEKDAYS = 35  # databases from which the day of the week is fitted: five for each

@@ -16,26 +16,27 @@ import numpy.typing as npt
 
 from empriv.base.arguments import probability
 from empriv.errors import InputError
-from empriv.measuring.contract import RiskContract
+from empriv.measuring.any_risk import AnyRisk
 from empriv.measuring.densities.density import Density, is_literal
 from empriv.measuring.given.given_risk import measure_given
-from empriv.measuring.given.reader_knowledge import Buckets, Given, OwnContribution, kind_of
+from empriv.measuring.given.reader_knowledge import Buckets, Given, OwnContribution
 from empriv.measuring.line.risk import Risk, measure_line
 from empriv.results import FloatArray, IntArray, Results
-from empriv.words.findings import Finding
+from empriv.words import what_is_known
+from empriv.words.message import Message
 
 LEAST_BUCKET = 20  # databases; a bucket with fewer is not measured, and that is said
 _EACH_BUCKET, _MOST_BUCKETS = 50, 5
 
 
 @dataclass(frozen=True, eq=False)
-class WorstRisk(RiskContract):
+class WorstRisk(AnyRisk):
     """The worst of several risks of one number, one for each thing that readers may know; asked like a `Risk`.
 
     Attributes
     ----------
     results : what was measured
-    unconditional : the risk to somebody who knows nothing
+    unconditional : the risk to a reader who knows nothing
     given : what is known
     parts : the risks, of the same individuals
     names : of what is known in each
@@ -74,25 +75,17 @@ class WorstRisk(RiskContract):
         }
 
     @property
-    def findings(self) -> tuple[Finding, ...]:
-        """What was counted as known, as codes and numbers."""
+    def messages(self) -> tuple[Message, ...]:
+        """What was counted as known, in words."""
         sizes = [part.results.n_databases for part in self.parts]
-        numbers = {"kind": kind_of(self.given), "parts": len(sizes), "least": min(sizes), "most": max(sizes)}
-        said = [Finding("worst-of", numbers)]
-        if isinstance(self.given, OwnContribution) and not self.known:
-            said.append(Finding("contributions-not-given"))
-        return tuple(said)
-
-    @property
-    def cautions(self) -> tuple[Finding, ...]:
-        """What asks to be read."""
-        if not self.left_out:
-            return ()
-        return (Finding("left-out", {"count": self.left_out, "least": LEAST_BUCKET}),)
+        if isinstance(self.given, OwnContribution):
+            return what_is_known.of_contributors(len(sizes), contributions_given=bool(self.known))
+        said = what_is_known.in_buckets(len(sizes), min(sizes), max(sizes))
+        return (said, what_is_known.left_out(self.left_out, LEAST_BUCKET)) if self.left_out else (said,)
 
 
 def measure_buckets(results: Results, given: Buckets, known: Any, density: Density) -> WorstRisk:
-    """The risk to somebody who knows in which bucket each database is; ``known`` are the values of ``given.g``."""
+    """The risk to a reader who knows in which bucket each database is; ``known`` are the values of ``given.g``."""
     n = results.n_databases
     columns = _columns(given.g if known is None else known, n)
     labels, names = bucket_labels(columns, n, given.count)

@@ -3,42 +3,146 @@
 It is a `Risk` of residual results, with all that a `Risk` can be asked, and it knows what was taken out. Outcomes with
 a mass of their own (a sum that stops being whole) are lost when a level is taken out. Knowing more never makes a
 difference smaller, so they count as they did.
+
+`choose` says how much must be counted as known until residuals look independent and identically distributed: nothing;
+the logarithm; the calendar; the previous answer; those 2 and 7 before; a spread that changes. The first at which the
+i.i.d. tests on the residuals are silent is chosen. More structure counted as known only lowers the randomness to hide
+in, so that choosing it by the data errs on the private side; that the tests are silent is weak evidence all the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, singledispatch
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from empriv.base.arguments import probability
 from empriv.errors import InputError
-from empriv.measuring.contract import largest_influence
+from empriv.measuring.any_risk import largest_influence
 from empriv.measuring.densities.density import Density, density_or_default, is_literal
 from empriv.measuring.given.calendar import Times, calendar_terms, order_of, required_times
-from empriv.measuring.given.choose_known import Step, choose
+from empriv.measuring.given.iid_tests import iid_tests, same_within
 from empriv.measuring.given.reader_knowledge import Given
-from empriv.measuring.given.residuals import Residuals, all_positive, regress_out
-from empriv.measuring.given.terms import Term, quantity_terms
-from empriv.measuring.line.atoms import Pairs
-from empriv.measuring.line.hockeystick import LARGEST_EPSILON
+from empriv.measuring.given.regression import (
+    LEAST_LEFT,
+    Residuals,
+    Term,
+    all_positive,
+    explained_by,
+    prefers_logarithm,
+    quantity_terms,
+    regress_out,
+)
+from empriv.measuring.line.atoms import Pairs, tie_tolerance
+from empriv.measuring.line.blocks import Block
+from empriv.measuring.line.last_digits import pairs_at_step
 from empriv.measuring.line.moves import Moves, moves_of
-from empriv.measuring.line.residues import pairs_at_steps
 from empriv.measuring.line.risk import Risk, measure_line, pairs_of
 from empriv.results import FloatArray, IntArray, Results
-from empriv.words.findings import Finding
+from empriv.words import what_is_known
+from empriv.words.message import Message
 
-_LOOKED_AT = 5  # people whose contexts are looked at: the most exposed, and those who do most in a context
+SILENT = 0.05
+FEWEST = 8  # databases that can be tested
+LEAST_CHOSEN = LEAST_LEFT + 2  # databases: a level and a trend are fitted at least
+_SAME = 1e-12  # masses that differ by less differ by rounding
+_STEPS = ("nothing", "logarithm", "calendar", "previous", "lags", "spread")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of the choice.
+
+    Attributes
+    ----------
+    name : "nothing", "logarithm", "calendar", "previous", "lags" or "spread"
+    p : of the i.i.d. tests on the residuals
+    statistic : the strongest departure
+    """
+
+    name: str
+    p: float
+    statistic: str
+
+
+def choose(
+    results: Results,
+    terms: Sequence[Term],
+    times: Times | None,
+    *,
+    positive: bool = True,
+) -> tuple[Residuals, tuple[Step, ...]]:
+    """The residuals that were chosen, and the steps that were taken.
+
+    Parameters
+    ----------
+    results : of one number
+    terms : what is known in any case
+    times : when the databases were; None if they have no order: then only the logarithm is tried
+    positive : whether results without people who are not listed are all positive
+    """
+    everything = calendar_terms(times) if times is not None else []
+    order = None if times is None else times.order
+    positive = positive and all_positive(results)
+    y = results.q.reshape(results.n_databases, -1).mean(axis=1) if positive else np.zeros(0)
+    steps: list[Step] = []
+    chosen: Residuals | None = None
+    for name in _STEPS:
+        dated = name not in ("nothing", "logarithm")
+        known = [*terms, *everything] if dated else list(terms)
+        logarithm = name != "nothing" and positive and prefers_logarithm(y, known)
+        if (name == "logarithm" and not logarithm) or (dated and times is None):
+            continue
+        lags = {"previous": (1,), "lags": (1, 2, 7), "spread": (1, 2, 7)}.get(name, ())
+        try:
+            left = regress_out(results, known, order=order, lags=lags, logarithm=logarithm, spread=name == "spread")
+        except InputError:
+            if chosen is None:
+                raise
+            break  # too few databases for more
+        chosen = left
+        p, statistic = objection(left, times)
+        if not dated and everything:
+            p = min(p, calendar_p(left, everything, times))
+        steps.append(Step(name, p, statistic))
+        if p > SILENT:
+            break
+    assert chosen is not None
+    return chosen, tuple(steps)
+
+
+def objection(left: Residuals, times: Times | None) -> tuple[float, str]:
+    """p of the i.i.d. tests on the residuals, and the strongest departure; 1 where there is no order, or too little."""
+    values = rests(left)
+    if times is None or len(values) < FEWEST:
+        return 1.0, ""
+    tested = iid_tests(values)
+    return tested.p, tested.statistic
+
+
+def rests(left: Residuals) -> FloatArray:
+    """(n,) residuals, averaged over draws, without rounding; databases without a number are left out."""
+    values = left.fit.left[np.isfinite(left.fit.left)]
+    return same_within(values, tie_tolerance(left.original.q))
+
+
+def calendar_p(left: Residuals, everything: Sequence[Term], times: Times | None) -> float:
+    """p of the test whether a calendar tells anything about residuals: the i.i.d. tests do not see weekdays."""
+    here = np.isfinite(left.fit.left)
+    if times is None or left.fit.determined:
+        return 1.0
+    places = times.order[here]
+    return explained_by(left.fit.left[here], [term.on(places) for term in everything])
 
 
 @dataclass(frozen=True, eq=False)
 class GivenRisk(Risk):
-    """How private the results are for every individual, to somebody who knows part of what they are made of.
+    """How private the results are for every individual, to a reader who knows part of what they are made of.
 
-    ``results`` are residuals: what is left with everyone, and without each individual.
+    ``results`` are residuals, with everyone and without each individual.
 
     Attributes
     ----------
@@ -46,7 +150,7 @@ class GivenRisk(Risk):
     left : residuals, and what was regressed out of which results
     steps : how much was chosen to count as known, if that was left open
     recipe : how densities are estimated
-    atoms : the results themselves, with outcomes that have a mass of their own apart
+    atoms : the results themselves, with point masses apart
     quantities : those that were given, on the databases as they were given
     whole : the results as they were given, before databases were put in order or left out
     """
@@ -76,7 +180,7 @@ class GivenRisk(Risk):
 
     @cached_property
     def unconditional(self) -> Risk:
-        """The risk to somebody who knows nothing."""
+        """The risk to a reader who knows nothing."""
         return measure_line(self.whole, self.recipe)
 
     def of_people(self, results: Results, *, people: int) -> GivenRisk:
@@ -105,7 +209,7 @@ class GivenRisk(Risk):
         return _given(left, self.given, self.steps, self.recipe, self.quantities, self.whole)
 
     def moves(self) -> Moves:
-        """By how much everybody moved the answer, beside what is left of each database."""
+        """By how much everybody moved the answer, in units of the residuals of each database."""
         left = self.left
         if not left.logarithm:
             return moves_of(left.original, left.units)
@@ -120,28 +224,14 @@ class GivenRisk(Risk):
         return np.arange(self.whole.n_databases) if self._times is None else self._times.order
 
     @property
-    def findings(self) -> tuple[Finding, ...]:
-        """What was counted as known, as codes and numbers."""
-        fit = self.left.fit
-        known = {
-            "names": [term.name for term in fit.terms],
-            "parameters": fit.parameters,
-            "n": self.left.original.n_databases,
-            "logarithm": self.left.logarithm,
-            "spread": fit.spread is not None,
-        }
-        said = [Finding("given", known)]
-        if self.steps:
-            last = self.steps[-1]
-            said.append(Finding("given-chosen", {"name": last.name, "p": last.p}))
-        if self.left.dropped:
-            said.append(Finding("given-dropped", {"count": self.left.dropped}))
-        return tuple(said)
-
-    @property
-    def cautions(self) -> tuple[Finding, ...]:
-        """What asks to be read."""
-        return (Finding("determined"),) if self.left.fit.determined else ()
+    def messages(self) -> tuple[Message, ...]:
+        """What was counted as known, in words."""
+        fit, last = self.left.fit, self.steps[-1] if self.steps else None
+        return what_is_known.given(
+            [term.name for term in fit.terms], fit.parameters, self.left.original.n_databases,
+            chosen=None if last is None else (last.name, last.p), dropped=self.left.dropped,
+            logarithm=self.left.logarithm, spread=fit.spread is not None, determined=fit.determined,
+        )  # fmt: skip
 
     @property
     def _times(self) -> Times | None:
@@ -200,7 +290,7 @@ def measure_given(
     source = results.made_from
     if source is None or is_literal(recipe):
         return risk
-    # Of the answers that these were made from, to somebody who knows the same.
+    # Of the answers that these were made from, to a reader who knows the same.
     logarithm = left.logarithm and all_positive(source)
     known_too = regress_out(source, risk._terms, order=order, lags=_lags(left), logarithm=logarithm)
     return replace(risk, made_from=_given(known_too, given, steps, recipe, quantities, source))
@@ -232,73 +322,40 @@ def _given(
     )
 
 
-@singledispatch
 def atoms_apart(risk: Risk) -> Pairs:
-    """The pairs in which outcomes with a mass of their own are told apart: of what was measured, or of the results."""
-    return risk.pairs
-
-
-@atoms_apart.register
-def _(risk: GivenRisk) -> Pairs:
-    return risk.atoms
+    """The pairs in which point masses (atoms) are told apart: of the results themselves, also where residuals are
+    measured."""
+    return risk.atoms if isinstance(risk, GivenRisk) else risk.pairs
 
 
 def atom_curves(pairs: Pairs, epsilons: FloatArray) -> FloatArray:
-    """(individuals, epsilons) the part of delta_i that outcomes with a mass of their own make."""
-    e = np.exp(np.minimum(epsilons, LARGEST_EPSILON))
-    out = np.zeros((pairs.n_individuals, len(e)))
-    if len(pairs.mass):
-        out = _sticks(np.broadcast_to(pairs.mass, pairs.mass_without.shape), pairs.mass_without, e)
-    for row, own in _each_own(pairs):
-        out[row] = np.maximum(out[row], _sticks(own.mass[None, :], own.mass_without, e)[0])
-    return out
+    """(individuals, epsilons) the part of delta_i that point masses make."""
+    rising, back = np.unique(epsilons, return_inverse=True)
+    out = np.zeros((pairs.n_individuals, len(rising)))
+    for rows, block in _atom_blocks(pairs):
+        out[rows] = np.maximum(out[rows], block.curves(rising))
+    return out[:, back]
 
 
 def atom_epsilons(pairs: Pairs, delta: float) -> FloatArray:
     """(individuals,) smallest epsilon at which `atom_curves` is at most ``delta``; inf where none is."""
     out = np.zeros(pairs.n_individuals)
-    if len(pairs.mass):
-        out = _smallest(np.broadcast_to(pairs.mass, pairs.mass_without.shape), pairs.mass_without, delta)
-    for row, own in _each_own(pairs):
-        out[row] = max(out[row], _smallest(own.mass[None, :], own.mass_without, delta)[0])
+    for rows, block in _atom_blocks(pairs):
+        out[rows] = np.maximum(out[rows], block.epsilons(delta))
     return out
 
 
-def _each_own(pairs: Pairs) -> Iterator[tuple[int, Pairs]]:
-    """Individuals with atoms of their own, those of their last digits among them."""
-    yield from pairs.own
-    for row, steps in pairs.sure_residues:
-        yield row, pairs_at_steps(pairs, row, steps)
-
-
-def _smallest(mass: FloatArray, without: FloatArray, delta: float) -> FloatArray:
-    """Smallest epsilons of masses (rows, atoms) and of their complement, which is one outcome more."""
-    e = np.exp([0.0, LARGEST_EPSILON])
-    if not np.any(_sticks(mass, without, e[:1]) > delta):
-        return np.zeros(len(without))
-    # A hockey stick of masses is a chain of straight lines in e^epsilon, bent where two masses are in that ratio.
-    both = [np.concatenate((m, 1.0 - m.sum(axis=1, keepdims=True)), axis=1) for m in (mass, without)]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        bends = np.concatenate((both[0] / both[1], both[1] / both[0]), axis=1)
-    out = np.zeros(len(without))
-    for row in range(len(without)):
-        knots = np.unique(np.append(bends[row][np.isfinite(bends[row]) & (bends[row] > 1)], e))
-        sticks = _sticks(mass[row : row + 1], without[row : row + 1], knots)[0]
-        above = np.flatnonzero(sticks > delta)
-        if len(above) == len(knots):
-            out[row] = np.inf
-        elif len(above):
-            k = int(above[-1])
-            share = (sticks[k] - delta) / (sticks[k] - sticks[k + 1])
-            out[row] = np.log(knots[k] + share * (knots[k + 1] - knots[k]))
-    return out
-
-
-def _sticks(mass: FloatArray, without: FloatArray, e: FloatArray) -> FloatArray:
-    """Larger hockey stick of masses (rows, atoms) and of their complement, which is one outcome more."""
-    both = [np.concatenate((m, 1.0 - m.sum(axis=1, keepdims=True)), axis=1)[:, :, None] for m in (mass, without)]
-    sticks = [np.maximum(a - e * b, 0.0).sum(axis=1) for a, b in (both, both[::-1])]
-    return np.asarray(np.maximum(*sticks) * (np.abs(both[0] - both[1]).sum(axis=1) > 1e-12))
+def _atom_blocks(pairs: Pairs) -> Iterator[tuple[IntArray, Block]]:
+    """Point masses, and all that is none of them as one outcome more: those of everybody, then
+    those of individuals who have atoms of their own, last digits among them."""
+    each = [(np.arange(pairs.n_individuals), pairs)] if len(pairs.mass) else []
+    each += [(np.array([row]), own) for row, own in pairs.own]
+    each += [(np.array([row]), pairs_at_step(pairs, row, step)) for row, step in pairs.digit_steps]
+    for rows, own in each:
+        without = own.mass_without
+        both = np.concatenate((np.broadcast_to(own.mass, (1, without.shape[1])), without))
+        both = np.concatenate((both, 1.0 - both.sum(axis=1, keepdims=True)), axis=1)
+        yield rows, Block(None, both[0], np.where(np.abs(both[1:] - both[0]) > _SAME, both[1:], both[0]), slack=0.0)
 
 
 def quantities_of(given: Given, known: Sequence[Any], results: Results) -> list[Term]:

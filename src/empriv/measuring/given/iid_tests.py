@@ -1,9 +1,14 @@
 """Do the databases look independent and identically distributed? Four rank statistics, one p-value.
 
-Mann–Kendall (a trend), Bartels' rank von Neumann ratio (serial dependence), Pettitt (a change point) and Spearman's
-correlation of |x - median| with time (a changing spread). Databases are permuted, all series together; the smallest
-p of all is compared with its own permutation distribution, so that looking at many things costs no false alarms.
-The order of the databases is taken as their order in time.
+Of ranks r_1..r_n in the order of time:
+
+    a trend               |Σ_{i<j} sign(r_j - r_i)|                         Mann (1945), Kendall
+    serial dependence     |Σ (r_{i+1} - r_i)² / Σ (r_i - mean)² - 2|        Bartels (1982), rank von Neumann ratio
+    a change point        max_k |Σ_{i<=k} (2 r_i - n - 1)|                  Pettitt (1979)
+    a changing spread     |Σ i (s_i - mean)|, s ranks of |x - median|       Spearman
+
+Databases are permuted, all series together; the smallest p of all is compared with its own permutation distribution
+(Westfall and Young, 1993), so that testing many things costs no false alarms.
 """
 
 from __future__ import annotations

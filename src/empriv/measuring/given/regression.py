@@ -1,28 +1,171 @@
 """Regression of the results on what is known: their level m(x) by least squares, their spread s(x) where it changes.
 
-The model is ``y_k = m(x_k) + s(x_k) r_k`` with r independent of x. What is left, r, is the randomness that protects
-people from somebody who knows x.
+The model is ``y_k = m(x_k) + s(x_k) r_k`` with r independent of x. The residual r is the randomness that protects
+people from a reader who knows x.
 
 Least squares blurs a law with sharp or several peaks: residuals hold the level's error, of variance p/n, beside r. So
-the level takes one step further, towards the largest likelihood under the law that residuals were seen to have. Its
-error is then as small as the law's own peaks are sharp, and p parameters make what is left narrower, for any law. That
-errs on the private side, and is not undone.
+the level takes one step further, towards the largest likelihood under the law that residuals were seen to have
+(Bickel, 1975). Its error is then as small as the law's own peaks are sharp, and p parameters make residuals narrower,
+for any law. That errs on the private side, and is not undone.
 
-Arrays here are (n,) for databases, in their order in time where they have one.
+A hockey stick does not change when both sides are moved, stretched or mapped by one rising function. So a reader who
+knows x sees each pair as (r, r - influence/s(x)), and these `Residuals` are measured as any other results. Whoever is
+in no row of a database has the result with everyone there, before and after.
+
+`Term` is a quantity that is known of each database: an array, labels, a mapping from database to value, or a frame
+with the databases' labels for index. Arrays here are (n,) for databases, in their order in time where they have one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from empriv.errors import InputError
 from empriv.measuring.densities.selection import spread as spread_of
-from empriv.measuring.given.terms import Term, category_term
-from empriv.results import FloatArray, IntArray
+from empriv.results import FloatArray, IntArray, Results
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Term:
+    """One known quantity.
+
+    Attributes
+    ----------
+    name : in words
+    columns : (n, parameters) about zero, of size one
+    values : (n,) the quantity itself: numbers, or labels of categories; None for a wave of the year
+    lag : how many answers before it was, for a previous answer; 0 for anything else
+    """
+
+    name: str
+    columns: FloatArray
+    values: npt.NDArray[Any] | None
+    lag: int = 0
+
+    @property
+    def size(self) -> int:
+        return int(self.columns.shape[1])
+
+    @property
+    def is_category(self) -> bool:
+        return self.values is not None and self.values.dtype.kind not in "f"
+
+    def on(self, databases: npt.NDArray[Any]) -> Term:
+        """The term on some of the databases."""
+        values = None if self.values is None else self.values[databases]
+        return Term(self.name, self.columns[databases], values, self.lag)
+
+
+def number_term(name: str, values: FloatArray, *, lag: int = 0) -> Term:
+    """A number, as it is: one column, none if it does not vary."""
+    values = np.asarray(values, float)
+    centred = values - values.mean()
+    size = float(centred.std())
+    varies = size > 1e-12 * float(np.abs(values).max(initial=0.0))
+    columns = (centred / size)[:, None] if varies else np.empty((len(values), 0))
+    return Term(name, columns, values, lag)
+
+
+def category_term(name: str, labels: npt.NDArray[Any], *, least: int = 1) -> Term:
+    """A category: a column for each label but one. Labels of fewer than ``least`` databases share a column."""
+    labels = np.asarray(labels).astype(np.str_)
+    kinds, place, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    if np.any(counts < least):
+        labels = np.where(counts[place] < least, "others", labels)
+        kinds = np.unique(labels)
+    indicators = (labels[:, None] == kinds[None, :]).astype(float)
+    columns = indicators[:, 1:] - indicators[:, 1:].mean(axis=0)
+    return Term(name, np.asarray(columns), labels)
+
+
+def quantity_terms(quantity: Any, databases: npt.NDArray[Any], name: str) -> list[Term]:
+    """The terms of what was given for one quantity, one for each column of it; checked."""
+    n = len(databases)
+    columns = _columns(quantity, databases, name)
+    terms = []
+    for title, column in columns.items():
+        if column.shape != (n,):
+            raise InputError(f"{_said(title)} must hold one value for each of {n} databases, got shape {column.shape}.")
+        if column.dtype.kind in "iuf":
+            terms.append(_checked_number(title, column.astype(float)))
+        else:
+            terms.append(_checked_category(title, column, n))
+    return terms
+
+
+def _checked_number(name: str, values: FloatArray) -> Term:
+    missing = int(np.count_nonzero(~np.isfinite(values)))
+    if missing:
+        raise InputError(
+            f"{_said(name)} must be known on every database, got {missing} that are NULL, NaN or infinite. "
+            "Hint: coalesce(..., 0), or leave those databases out."
+        )
+    term = number_term(name, values)
+    if not term.size:
+        raise InputError(f"{_said(name)} must vary from database to database, got the same number on all of them.")
+    return term
+
+
+def _checked_category(name: str, column: npt.NDArray[Any], n: int) -> Term:
+    missing = sum(value is None or value != value for value in column.tolist())
+    if missing:
+        raise InputError(
+            f"{_said(name)} must be known on every database, got {missing} that are NULL. "
+            "Hint: coalesce(..., 'unknown'), or leave those databases out."
+        )
+    term = category_term(name, np.array([str(value) for value in column.tolist()]))
+    if not term.size:
+        raise InputError(f"{_said(name)} must vary from database to database, got one category on all of them.")
+    if 2 * (term.size + 1) > n:
+        raise InputError(
+            f"{_said(name)} must have few categories, each on several databases, got {term.size + 1} categories on "
+            f"{n} databases. Hint: coarser categories, or a number."
+        )
+    return term
+
+
+def _columns(quantity: Any, databases: npt.NDArray[Any], name: str) -> dict[str, npt.NDArray[Any]]:
+    if isinstance(quantity, Mapping):
+        return {name: _by_label(list(quantity.keys()), list(quantity.values()), databases, name)}
+    if hasattr(quantity, "index") and hasattr(quantity, "to_numpy"):  # a frame, or a column of one
+        labels = list(quantity.index)
+        if not hasattr(quantity, "columns"):
+            return {name: _by_label(labels, quantity.to_numpy().tolist(), databases, name)}
+        return {
+            str(column): _by_label(labels, quantity[column].to_numpy().tolist(), databases, str(column))
+            for column in quantity.columns
+        }
+    array = np.asarray(quantity)
+    if array.ndim == 2:
+        return {f"{name} ({column + 1})": array[:, column] for column in range(array.shape[1])}
+    return {name: array}
+
+
+def _by_label(labels: list[Any], values: list[Any], databases: npt.NDArray[Any], name: str) -> npt.NDArray[Any]:
+    """Values in the order of the databases; labels agree if they are written alike."""
+    known = dict(zip(map(_written, labels), values, strict=True))
+    asked = [_written(label) for label in databases.tolist()]
+    missing = sum(label not in known for label in asked)
+    if missing:
+        raise InputError(f"{_said(name)} must be known on every database, got no value for {missing} of {len(asked)}.")
+    found = [known[label] for label in asked]
+    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in found)
+    return np.array(found, float) if numbers else np.array(found, object)
+
+
+def _written(label: Any) -> str:
+    text = str(label)
+    return text[:10] if text.endswith(" 00:00:00") else text
+
+
+def _said(name: str) -> str:
+    return f"What is known (`{name}`)"
+
 
 LEAST_LEFT = 20  # databases that must be left over, more than parameters
 SPREAD_LEVEL = 0.05  # of the test whether the spread changes with one quantity
@@ -85,7 +228,7 @@ class Fit:
 
     @property
     def units(self) -> FloatArray:
-        """(n,) what one unit of what is left is on each database, in units of the results: s(x)/least, by the lower
+        """(n,) what one unit of the residuals is on each database, in units of the results: s(x)/least, by the lower
         confidence limit of s(x) there; at least 1 where anybody was, and 1 where all spread alike."""
         if self.spread is None:
             return np.ones(len(self.level))
@@ -100,7 +243,7 @@ class Fit:
 
     @property
     def left(self) -> FloatArray:
-        """(n,) the randomness that is left, in the units of the calmest context."""
+        """(n,) the residuals, in the units of the calmest context."""
         return self.residuals * self.calm
 
     @property
@@ -122,11 +265,7 @@ def fitted(y: FloatArray, terms: Sequence[Term], *, spread: bool = False) -> Fit
     n = int(np.count_nonzero(here))
     columns = np.column_stack([np.ones(len(y)), *(term.columns for term in terms)])
     rank = int(np.linalg.matrix_rank(columns[here])) if n else 0
-    if n < rank + LEAST_LEFT:
-        raise InputError(
-            f"There must be at least {rank + LEAST_LEFT} databases to take out what is known, {LEAST_LEFT} more than "
-            f"the {rank} parameters that it needs, got {n}. Hint: fewer quantities, or coarser categories."
-        )
+    check_enough(n, rank)
     roots = np.ones(len(y))
     level, residuals = _sharpened(y, columns, here, roots)
     candidates = [] if _determined(residuals) else _spread_terms(terms, n)
@@ -146,6 +285,15 @@ def fitted(y: FloatArray, terms: Sequence[Term], *, spread: bool = False) -> Fit
         level, residuals = _sharpened(y, columns, here, roots)
         modelled = _spread(residuals, known, here)
     return Fit(tuple(terms), level, residuals, rank, modelled, p)
+
+
+def check_enough(n: int, parameters: int) -> None:
+    """Refuse so many parameters of what is known with so few databases."""
+    if n < parameters + LEAST_LEFT:
+        raise InputError(
+            f"There must be at least {parameters + LEAST_LEFT} databases to take out what is known, {LEAST_LEFT} more "
+            f"than the {parameters} parameters that it needs, got {n}. Hint: fewer quantities, or coarser categories."
+        )
 
 
 def prefers_logarithm(y: FloatArray, terms: Sequence[Term]) -> bool:
@@ -253,11 +401,12 @@ def _spread_terms(terms: Sequence[Term], n: int) -> list[Term]:
 
 def _log_sizes(residuals: FloatArray) -> FloatArray:
     size = np.abs(residuals)
-    return np.asarray(np.log(size + 1e-3 * float(np.median(size)) + 1e-300))
+    typical = float(np.median(size)) or float(size.mean())  # most are 0: answers rounded coarsely
+    return np.asarray(np.log(size + 1e-3 * typical + 1e-300))
 
 
 def _spread(residuals: FloatArray, terms: Sequence[Term], here: BoolArray) -> Spread:
-    """log|residual| by least squares: its slopes are those of log s, whatever the law of what is left."""
+    """log|residual| by least squares: its slopes are those of log s, whatever the law of the residuals."""
     columns = np.column_stack([term.columns for term in terms])
     centred = columns - columns[here].mean(axis=0)
     size = _log_sizes(residuals[here])
@@ -271,3 +420,132 @@ def _spread(residuals: FloatArray, terms: Sequence[Term], here: BoolArray) -> Sp
     log_scale -= log_scale[here].mean()
     least = float(np.exp((log_scale - _Z * error)[here].min()))
     return Spread(np.exp(log_scale), error, least, tuple(term.name for term in terms))
+
+
+_NOT_POSITIVE = "Logarithms must be taken of results that are all positive numbers, got others."
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Residuals:
+    """Residuals of results, to a reader who knows part of them.
+
+    Attributes
+    ----------
+    results : residuals with everyone and without each individual, in units of the residuals of each database: those of
+        the results (of their logarithm, if that was taken) in the calmest context
+    units : (n,) what one such unit is on each database; 1 where all spread alike
+    original : the results themselves, on the same databases in the same order
+    fit : what was taken out
+    logarithm : whether logarithms were taken
+    previous : how many previous answers are known
+    dropped : databases left out because their previous answers are not known
+    places : positions of these databases among those that were given
+    """
+
+    results: Results
+    units: FloatArray
+    original: Results
+    fit: Fit
+    logarithm: bool
+    previous: int
+    dropped: int
+    places: IntArray
+
+    def of_people(self, results: Results) -> Residuals:
+        """The residuals of the results without other individuals, with everyone as they were."""
+        if self.logarithm and not all_positive(results):
+            raise InputError(_NOT_POSITIVE)
+        original = _on(results, self.places)
+        return replace(
+            self, original=original, results=_residual_results(original, self.fit, self.units, self.logarithm)
+        )
+
+    def left_of(self, values: FloatArray) -> FloatArray:
+        """The residuals of results ``values`` (n, draws) on these databases."""
+        y = _scaled(values, self.logarithm)
+        return np.asarray((y - self.fit.level[:, None]) * self.fit.calm[:, None])
+
+
+def regress_out(
+    results: Results,
+    terms: Sequence[Term],
+    *,
+    order: IntArray | None = None,
+    previous: int = 0,
+    lags: Sequence[int] | None = None,
+    logarithm: bool = False,
+    spread: bool = False,
+    calmest: bool = False,
+) -> Residuals:
+    """Fit what is known, and regress it out.
+
+    Parameters
+    ----------
+    results : of one number
+    terms : what is known of each database, in the order of the results
+    order : positions of the databases in time, if they have an order: the residual results come in it
+    previous : how many of the previous answers are known
+    lags : which of them enter; by default all
+    logarithm, spread : as for `fitted`
+    calmest : take influences to be as large beside the residuals of every database as where these are least, for noise
+        that is added to the results: one unit is then one of the results everywhere
+    """
+    lags = range(1, previous + 1) if lags is None else lags
+    order = np.arange(results.n_databases) if order is None else order
+    y = _by_database(results, logarithm)[order]
+    if max(lags, default=0) >= len(y):
+        raise InputError(
+            f"`known` must name fewer previous answers than there are databases, {len(y)}, got {max(lags)}."
+        )
+    past = [np.concatenate((np.full(lag, np.nan), y[:-lag])) for lag in lags]
+    kept = np.flatnonzero(np.all(np.isfinite(past), axis=0)) if past else np.arange(len(y))
+    places = order[kept]
+    known = [term.on(places) for term in terms]
+    known += [
+        number_term(f"answer {lag} before" if lag > 1 else "previous answer", values[kept], lag=lag)
+        for lag, values in zip(lags, past, strict=True)
+    ]
+    original = _on(results, places)
+    fit = fitted(y[kept], known, spread=spread).among(np.unique(original.entry_database))
+    units = np.ones(len(kept)) if calmest else fit.units
+    residual = _residual_results(original, fit, units, logarithm)
+    return Residuals(residual, units, original, fit, logarithm, max(lags, default=0), len(order) - len(kept), places)
+
+
+def all_positive(results: Results) -> bool:
+    """Whether every result is a number above 0, with everyone and without each individual."""
+    numbers = not results.outcomes.any() and not results.entry_outcomes.any()
+    return bool(numbers and (results.q > 0).all() and (results.entry_q > 0).all())
+
+
+def _on(results: Results, places: IntArray) -> Results:
+    return results if np.array_equal(places, np.arange(results.n_databases)) else results.on_databases(places)
+
+
+def _residual_results(original: Results, fit: Fit, units: FloatArray, logarithm: bool) -> Results:
+    n, entries = original.n_databases, len(original.entry_database)
+    q, entry_q = original.q.reshape(n, -1), original.entry_q.reshape(entries, original.draws or 1)
+    y, entry_y = _scaled(q, logarithm), _scaled(entry_q, logarithm)
+    calm = fit.calm[:, None]
+    # of one draw without the rounding that a difference from the level would bring back
+    left = fit.left[:, None] if y.shape[1] == 1 else (y - fit.level[:, None]) * calm
+    at = original.entry_database
+    # Beside the randomness that is left of that database, by the lower confidence limit of its spread.
+    influence = (y[at] - entry_y) / units[at, None]
+    alone = (entry_y - fit.level[at, None]) * calm[at]  # where there is no number with everyone
+    entry_left = np.where(np.isfinite(y[at]), left[at] - influence, alone)
+    return replace(original, q=left.reshape(original.q.shape), entry_q=entry_left.reshape(original.entry_q.shape))
+
+
+def _scaled(values: FloatArray, logarithm: bool) -> FloatArray:
+    return np.log(values) if logarithm else values
+
+
+def _by_database(results: Results, logarithm: bool) -> FloatArray:
+    """(n,) results averaged over draws, NaN where none is a number. An average of draws tells more than one answer
+    did, so that taking it for the previous answer errs on the private side."""
+    numbers = np.where(results.outcomes == 0, results.q, np.nan).reshape(results.n_databases, -1)
+    y = _scaled(numbers, logarithm)
+    count = np.count_nonzero(np.isfinite(y), axis=1)
+    total = np.where(np.isfinite(y), y, 0.0).sum(axis=1)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)

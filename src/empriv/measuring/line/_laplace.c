@@ -1,5 +1,7 @@
-/* Hockey sticks of the Laplace kernel with one bandwidth, from their crossings: what ScanBlock in laplace.py does in
- * numpy, one individual at a time. That class is the oracle of this file; the formulas are in docs/mathematics.md.
+/* Hockey sticks of the Laplace kernel with one bandwidth, from their crossings. With D the points passed, numerator
+ * minus e times denominator, the integral of p - e p_i up to a root is D -+ sqrt(-A B), minus where it falls through zero
+ * and plus where it rises; A and B are the sums of e^x and e^-x on either side (docs/mathematics.md, "Laplace kernel").
+ * Exact for moderate e: a large one would cancel. Knots in laplace.py is the oracle.
  *
  * Points come scaled by the bandwidth, centred, sorted, and with their exponentials, so that no libm call is made here.
  * The function touches no Python object, and so is called without the interpreter's lock. */
@@ -88,29 +90,12 @@ static double stick(Knots s, long knots, double e, int direction)
     return total;
 }
 
-/* For each of `rows` individuals: sticks at `size` ascending values of e (the larger of both directions, not divided by
- * n), and the smallest and largest ratio p/p_i. `scratch` has room for 14 n doubles. */
-void empriv_laplace_sticks(long rows, long n, const double *points, const double *points_up, const double *without,
-                           const double *without_up, long size, const double *e, double *out, double *low,
-                           double *high, double *scratch)
-{
-    const Knots s = knots_in(scratch, 2 * n);
-    for (long row = 0; row < rows; row++) {
-        add_up(s, n, points, points_up, n, without + row * n, without_up + row * n, low + row, high + row);
-        double *sticks = out + row * size;
-        for (long c = 0; c < size; c++) {
-            const double one = e[c] < high[row] ? stick(s, 2 * n, e[c], 0) : 0.0;
-            const double other = e[c] * low[row] < 1.0 ? stick(s, 2 * n, e[c], 1) : 0.0;
-            sticks[c] = one > other ? one : other;
-        }
-    }
-}
-
-/* The same beside atoms: the first `m` points with everyone count, and the first counts[row] of n without each;
- * `out` (rows, 2, size) are both directions. */
-void empriv_laplace_sticks_apart(long rows, long n, long m, const double *points, const double *points_up,
-                                 const long long *counts, const double *without, const double *without_up, long size,
-                                 const double *e, double *out, double *low, double *high, double *scratch)
+/* For each of `rows` individuals: sticks of both directions (rows, 2, size) at `size` ascending values of e, not divided
+ * by n, and the smallest and largest ratio p/p_i. The first `m` of n points with everyone count, and the first
+ * counts[row] without each: what follows are atoms. `scratch` has room for 14 n doubles. */
+void empriv_laplace_sticks(long rows, long n, long m, const double *points, const double *points_up,
+                           const long long *counts, const double *without, const double *without_up, long size,
+                           const double *e, double *out, double *low, double *high, double *scratch)
 {
     const Knots s = knots_in(scratch, 2 * n);
     for (long row = 0; row < rows; row++) {
@@ -172,6 +157,6 @@ void empriv_laplace_reach(long count, const long long *rows, long n, const doubl
 }
 
 static struct PyModuleDef module = {
-    PyModuleDef_HEAD_INIT, .m_name = "_laplace", .m_doc = "Called through ctypes: see compiled.py.", .m_size = -1};
+    PyModuleDef_HEAD_INIT, .m_name = "_laplace", .m_doc = "Called through ctypes: see laplace.py and screening.py.", .m_size = -1};
 
 PyMODINIT_FUNC PyInit__laplace(void) { return PyModule_Create(&module); }

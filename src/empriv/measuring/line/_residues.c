@@ -1,5 +1,5 @@
 /* Sums of cos(2 pi x/s) and sin(2 pi x/s) over each individual's results, for many steps s: what `sums_in_numpy` in
- * residues.py does, which is the oracle of this file. Polynomials stand for both functions, so that the loop over the
+ * last_digits.py does, which is the oracle of this file. Polynomials stand for both functions, so that the loop over the
  * results is plain arithmetic, which compilers turn into vector instructions.
  *
  * The function touches no Python object, and so is called without the interpreter's lock. */
@@ -81,6 +81,6 @@ void empriv_residue_sums_without(long rows, const int64_t *row, const int64_t *s
 }
 
 static struct PyModuleDef module = {
-    PyModuleDef_HEAD_INIT, .m_name = "_residues", .m_doc = "Called through ctypes: see residues.py.", .m_size = -1};
+    PyModuleDef_HEAD_INIT, .m_name = "_residues", .m_doc = "Called through ctypes: see last_digits.py.", .m_size = -1};
 
 PyMODINIT_FUNC PyInit__residues(void) { return PyModule_Create(&module); }

@@ -1,4 +1,4 @@
-"""Atoms: outcomes that have a mass of their own, which no smoothing may blur.
+"""Atoms: point masses, which no smoothing may blur.
 
 There are two kinds. Outcomes that are not numbers (NULL, NaN, an infinity, an error) are always atoms. Where the
 density is left to a rule, three more are looked for, because any bandwidth would be made up there:
@@ -7,23 +7,30 @@ density is left to a rule, three more are looked for, because any bandwidth woul
 - results off the lattice on which all results with everyone lie (an integer sum that stops being one);
 - results that are round (to 1e-6) without an individual, and not with them.
 
-`split` takes them out of the points that a density is fitted to; what is left is `Pairs`.
+`split` takes them out of the points that a density is fitted to; the rest is `Pairs`.
+
+`spread_ratios` finds people without whom the results spread less: one bandwidth h, fitted with everyone, smears their
+narrower law. They are measured with h·r, where r is the ratio of the spreads without and with them.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
 
 from empriv.errors import InputError
+from empriv.measuring.densities.selection import spread
 from empriv.results import FloatArray, IntArray, Outcome, Results
 
 Codes = npt.NDArray[np.int8]
 
 _LARGEST = 1e150
 _ROUND = 1e6  # results are called round when they are multiples of 1e-6
+_SMALL = 1000  # denominators of averages of few people, and of what is written with three decimals
 _LEAST_SHOWN = 5  # distinct values that must show a lattice, or that results are round
 
 
@@ -45,8 +52,8 @@ class Pairs:
         Share of the N points at each atom, with everyone and without each individual.
     own : individuals who have an atom of their own, each with their own pairs
     people : how many individuals there are in all, these or more
-    residues : individuals whose results differ in their last digits, each with steps at which they do (`residues`)
-    sure_residues : those of them, and of their steps, that chance would hardly show
+    digit_steps : individuals whose results differ in their last digits, each with the step at which they do most
+        (`last_digits`)
     ratios : how much less the results spread without each individual, 1 for most (`spreads`); None for 1 throughout
     """
 
@@ -60,8 +67,7 @@ class Pairs:
     mass_without: FloatArray
     own: tuple[tuple[int, Pairs], ...] = ()
     people: int = 1
-    residues: tuple[tuple[int, FloatArray], ...] = ()
-    sure_residues: tuple[tuple[int, FloatArray], ...] = ()
+    digit_steps: tuple[tuple[int, float], ...] = ()
     ratios: FloatArray | None = None
 
     @property
@@ -167,6 +173,20 @@ def lattice(values: FloatArray) -> tuple[float, float] | None:
     return (offset, step) if np.all(on_lattice(distinct, offset, step)) else None
 
 
+def _settled(values: FloatArray, step: float) -> bool:
+    """Whether further databases would hardly make the step finer: either half of these shows it already.
+
+    Shares and averages of few people keep to 1/lcm of the counts that came up: a count that did not is no leak, so
+    fractions of small denominators that have a large one together are not settled, whatever the halves show.
+    """
+    parts = [Fraction(value).limit_denominator(_SMALL) for value in values.tolist()]
+    fractions = np.all(np.abs(np.array([float(part) for part in parts]) - values) <= tie_tolerance(values))
+    if fractions and math.lcm(*(part.denominator for part in parts)) > _SMALL:
+        return False
+    halves = [lattice(half) for half in (values[::2], values[1::2])]
+    return all(half is not None and abs(half[1] - step) <= 1e-4 * step for half in halves)
+
+
 def on_lattice(values: FloatArray, offset: float, step: float) -> npt.NDArray[np.bool_]:
     """Which values lie on the lattice, to a ten-thousandth of its step."""
     turns = (values - offset) / step
@@ -196,7 +216,7 @@ def _number_atoms(q: FloatArray, q_codes: Codes, entries: FloatArray, codes: Cod
         codes[codes == 0] = code
         return
     grid = lattice(left)
-    if grid is not None:
+    if grid is not None and _settled(left, grid[1]):
         off = (codes == 0) & ~on_lattice(entries, *grid)
         if off.any():
             code = len(names) + 1
@@ -312,3 +332,43 @@ def _own_pairs(pairs: Pairs, row: int, look_for_round: bool) -> Pairs | None:
         mass=np.append(pairs.mass, at_q.mean()),
         mass_without=np.append(pairs.mass_without[row], at_without.mean())[None, :],
     )
+
+
+NARROW = 0.9  # ratios from here on are called 1
+_VALUES = 2_000_000  # held at once
+
+
+def spread_ratios(pairs: Pairs) -> FloatArray | None:
+    """(individuals,) spread of the results without each over that with everyone, 1 unless below `NARROW`; None: ones.
+
+    Spread is min(sd, IQR/1.349), as bandwidths have it. A person who changes no result by more than D moves an sd by D
+    at most, and the distance of the quartiles by 2D.
+    """
+    with_all = spread(pairs.points[np.isfinite(pairs.points)])
+    if not with_all > 0:
+        return None
+    least = 0.5 * 1.349 * (1 - NARROW) * with_all
+    with np.errstate(invalid="ignore"):
+        change = np.abs(pairs.entries - np.take(pairs.points.reshape(-1, pairs.draws), pairs.entry_database, axis=0))
+    far = np.concatenate(([0], np.cumsum(np.any(change > least, axis=1))))
+    rows = np.flatnonzero(far[pairs.starts[1:]] > far[pairs.starts[:-1]])
+    if not len(rows):
+        return None
+    out = np.ones(pairs.n_individuals)
+    step = max(1, _VALUES // len(pairs.points))
+    for start in range(0, len(rows), step):
+        some = rows[start : start + step]
+        out[some] = spreads(pairs.dense(some)) / with_all
+    # nothing is left to be narrow where all results without a person are the same: these are atoms
+    narrow = (out > 0) & (out < NARROW)
+    return np.where(narrow, out, 1.0) if narrow.any() else None
+
+
+def spreads(values: FloatArray) -> FloatArray:
+    """`spread` of each row; atoms, at +inf, are left out."""
+    if values.shape[1] < 2 or not np.isfinite(values).all():
+        return np.array([spread(row[np.isfinite(row)]) for row in values])
+    deviation = values.std(axis=1, ddof=1)
+    low, high = np.quantile(values, (0.25, 0.75), axis=1)
+    quartiles = (high - low) / 1.349
+    return np.asarray(np.where(quartiles > 0, np.minimum(deviation, quartiles), deviation))

@@ -1,25 +1,24 @@
 """Blocks: individuals who are cut into cells together, and what is asked of their cells.
 
-`jobs` sorts individuals into blocks by how their cells are made: in closed form (`laplace`), by one matrix product or
-one by one (`mixtures`), or through a model's own functions (`generic`). A `Block` answers for all of its individuals at
-once, atoms included.
+`jobs` sorts individuals into blocks by how their cells are made: in closed form (`laplace`), or for any other kernel or
+model (`other_kernels`). A `Block` answers for all of its individuals at once, atoms included.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeGuard
 
 import numpy as np
 
-from empriv.errors import InputError
-from empriv.measuring.contract import largest_of
+from empriv.measuring.any_risk import largest_of
 from empriv.measuring.densities.density import Mixture, Model
-from empriv.measuring.line import generic, laplace, mixtures, sides
+from empriv.measuring.line import laplace, other_kernels
 from empriv.measuring.line.atoms import Pairs
 from empriv.measuring.line.hockeystick import LARGEST_EPSILON, Cells, at, constant_cells, curve, invert, join
-from empriv.measuring.line.residues import pairs_at_steps
+from empriv.measuring.line.last_digits import pairs_at_step
 from empriv.results import FloatArray, IntArray
 
 _KNOTS = 336_000  # knots of a block of individuals held at once
@@ -30,7 +29,7 @@ _VALUES = 400_000  # kernel values held at once
 class Block:
     """Cells of a block of individuals, atoms included, and what rounding may do to their sums."""
 
-    source: laplace.LaplaceBlock | mixtures.MixtureBlock | generic.GenericBlock | None
+    source: laplace.LaplaceBlock | other_kernels.MixtureBlock | other_kernels.ModelCells | None
     mass: FloatArray
     mass_without: FloatArray
     slack: float
@@ -70,16 +69,10 @@ class Block:
         """(rows, epsilons): the larger hockey stick, rounded up; 0 where the supremum proves it."""
         epsilon = np.minimum(epsilon, LARGEST_EPSILON)
         e = np.exp(epsilon) * (1.0 - self.slack)
-        if isinstance(self.source, laplace.LaplaceBlock) and not len(self.mass):
-            stick, low, high = self.source.sticks(e)
-            with np.errstate(divide="ignore"):
-                largest = np.log(np.maximum(high, 1.0 / low))
-        elif (both := self._beside_atoms(e)) is not None:
-            smooth, low, high = both
-            atoms = [self._atoms(direction) for direction in (0, 1)]
-            stick = np.maximum(*(smooth[:, k] + curve(atoms[k], e, self.rows) for k in (0, 1)))
-            with np.errstate(divide="ignore"):
-                largest = np.maximum(*self._with_atoms(np.log(low), np.log(high)))
+        if isinstance(self.source, laplace.LaplaceBlock):
+            smooth, low, high = self.source.sticks(e)
+            stick = np.maximum(*(smooth[:, k] + curve(self._atoms(k), e, self.rows) for k in (0, 1)))
+            largest = np.maximum(*self._with_atoms(low, high))
         else:
             stick = np.maximum(*(curve(self.cells(direction, e[0]), e, self.rows) for direction in (0, 1)))
             largest = np.maximum(*self.log_suprema())
@@ -87,10 +80,6 @@ class Block:
         stick += self.slack
         stick[largest[:, None] - np.log1p(-self.slack) <= epsilon] = 0.0
         return stick
-
-    def _beside_atoms(self, e: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray] | None:
-        """Sticks (rows, 2, epsilons) without atoms and the range of p/p_i, where they are compiled."""
-        return self.source.sticks_apart(e) if isinstance(self.source, laplace.LaplaceBlock) else None
 
     def epsilons(self, delta: float) -> FloatArray:
         """(rows,): smallest epsilon at which `curves` is at most ``delta``."""
@@ -116,42 +105,41 @@ def jobs(
 ) -> Iterator[tuple[IntArray, Callable[[], Block]]]:
     """Blocks of individuals that can be cut together, each with the function that does it.
 
-    Individuals whose results differ in their residues come twice. Their figure is the larger: atoms know nothing of
+    Individuals whose results differ in their last digits come twice. Their figure is the larger: atoms know nothing of
     where on the line their results are.
     """
     ratios = np.ones(pairs.n_individuals) if pairs.ratios is None or not _one_width(model) else pairs.ratios
-    residues = dict(pairs.sure_residues)
-    for row in rows[np.isin(rows, np.fromiter(residues, np.int64, len(residues)))].tolist():
-        yield np.array([row]), _residue_maker(pairs, narrowed(model, ratios[row]), row, residues[row])
+    steps = dict(pairs.digit_steps)
+    for row in rows[np.isin(rows, np.fromiter(steps, np.int64, len(steps)))].tolist():
+        yield np.array([row]), partial(_cut_at_step, pairs, narrowed(model, ratios[row]), row, steps[row])
     if isinstance(model, Mixture) and not closed_form(model):
         pairs = pairs.centred()
     own_pairs = dict(pairs.own)
     alone = np.isin(rows, np.fromiter(own_pairs, np.int64, len(own_pairs))) | (ratios[rows] < 1)
     for row in rows[alone].tolist():
         row_pairs, place = (own_pairs[row], 0) if row in own_pairs else (pairs, row)
-        yield np.array([row]), _maker(row_pairs, narrowed(model, ratios[row]), np.array([place]), None)
+        yield np.array([row]), partial(_cut, row_pairs, narrowed(model, ratios[row]), np.array([place]))
     rows = rows[~alone]
     size = len(pairs.points)
-    if not isinstance(model, Mixture):
-        groups: list[tuple[IntArray, int, sides.Near | None]] = [(rows, 4096 if model is None else 1, None)]
-    elif closed_form(model):
+    groups, step = [rows], 4096 if model is None else 1
+    if isinstance(model, Mixture) and closed_form(model):
         # Similar individuals share a block, which needs no more of the curve than its most exposed individual.
-        groups = [(rows[np.argsort(-shifts[rows], kind="stable")], max(1, _KNOTS // (2 * size)), None)]
-    else:
-        groups = list(_mixture_groups(pairs, model, shifts, rows))
-    for group, step, near in groups:
+        groups, step = [rows[np.argsort(-shifts[rows], kind="stable")]], max(1, _KNOTS // (2 * size))
+    elif isinstance(model, Mixture):  # who moves points little needs no nodes of their own
+        near = shifts[rows] <= other_kernels.NEAR
+        groups, step = [rows[near], rows[~near]], max(1, _VALUES // (40 * size))
+    for group in groups:
         for start in range(0, len(group), step):
-            block_rows = group[start : start + step]
-            yield block_rows, _maker(pairs, model, block_rows, near)
+            yield group[start : start + step], partial(_cut, pairs, model, group[start : start + step])
 
 
 def narrowed(model: Model | None, ratio: float) -> Model | None:
-    """The model for somebody without whom the results spread less, by this ratio, if it has one bandwidth."""
+    """The model for a person without whom the results spread less, by this ratio, if it has one bandwidth."""
     return replace(model, bandwidths=ratio * model.bandwidths) if ratio < 1 and _one_width(model) else model
 
 
 def _one_width(model: Model | None) -> TypeGuard[Mixture]:
-    return isinstance(model, Mixture) and model.refit is None and bool(np.isfinite(model.bandwidth))
+    return isinstance(model, Mixture) and bool(np.isfinite(model.bandwidth))
 
 
 def closed_form(model: Mixture) -> bool:
@@ -159,88 +147,28 @@ def closed_form(model: Mixture) -> bool:
     return model.kernel.name == "laplace" and _one_width(model)
 
 
-def _mixture_groups(
-    pairs: Pairs, model: Mixture, shifts: FloatArray, rows: IntArray
-) -> Iterator[tuple[IntArray, int, sides.Near | None]]:
-    """Individuals by the size of their shifts: those who move points little share nodes."""
-    size = len(pairs.points)
-    if not model.kernel.kinks and model.refit is None and np.isfinite(pairs.points).any():
-        side = sides.Side.of(model.kernel, pairs.points[None, :], model.bandwidths[None, :])
-        for reach in sides.NEAR:
-            within_reach = rows[shifts[rows] <= reach]
-            if len(within_reach) > sides.ShiftMatrices.degree_for(reach):
-                rows = rows[shifts[rows] > reach]
-                near = sides.Near(model, side, reach)
-                moved = float(np.mean(pairs.starts[within_reach + 1] - pairs.starts[within_reach])) * pairs.draws
-                # held for each individual
-                values = max(2 * size, 5 * len(near.nodes), moved * sides.ShiftMatrices.degree_for(reach))
-                yield within_reach, max(1, int(_VALUES / values)), near
-    near_enough = shifts[rows] <= sides.NEAR[-1]
-    for group in (rows[near_enough], rows[~near_enough]):
-        yield group, max(1, _VALUES // (40 * size)), None
+def _cut(pairs: Pairs, model: Model | None, rows: IntArray) -> Block:
+    """These individuals' results, cut into cells."""
+    points, without = pairs.points, pairs.dense(rows)
+    masses = pairs.mass, pairs.mass_without[rows]
+    nothing = not np.isfinite(points).any() and not np.isfinite(without).any()
+    if model is None or nothing:
+        return Block(None, *masses, slack=1e-15)
+    if not isinstance(model, Mixture):
+        cells = other_kernels.model_cells(model, points, without[0])
+        return Block(cells, *masses, slack=other_kernels.MODEL_SLACK)
+    if closed_form(model):
+        source = laplace.LaplaceBlock(points, without, model.bandwidth)
+        return Block(source, *masses, slack=laplace.slack(points))
+    mixtures = other_kernels.mixture_block(model.kernel, model.bandwidths, points, without)
+    return Block(mixtures, *masses, slack=other_kernels.SLACK)
 
 
-def _maker(pairs: Pairs, model: Model | None, rows: IntArray, near: sides.Near | None) -> Callable[[], Block]:
-    """The function that cuts these individuals' results into cells."""
-
-    def make() -> Block:
-        points, without = pairs.points, pairs.dense(rows)
-        masses = pairs.mass, pairs.mass_without[rows]
-        nothing = not np.isfinite(points).any() and not np.isfinite(without).any()
-        if model is None or nothing:
-            return Block(None, *masses, slack=1e-15)
-        if not isinstance(model, Mixture):
-            return Block(generic.block(model, points, without[0]), *masses, slack=generic.SLACK)
-        if closed_form(model):
-            source = laplace.LaplaceBlock(points, without, model.bandwidth)
-            return Block(source, *masses, slack=laplace.slack(points))
-        return Block(_mixture(model, points, without, near), *masses, slack=mixtures.SLACK)
-
-    return make
-
-
-def _residue_maker(pairs: Pairs, model: Model | None, row: int, steps: FloatArray) -> Callable[[], Block]:
-    """The function that cuts one individual's results into atoms of residues, and cells of the rest."""
-
-    def make() -> Block:
-        with_atoms = pairs_at_steps(pairs, row, steps).centred()
-        # what is left may be too little for a density of the user's own: then the atoms alone are looked at
-        return _maker(with_atoms, model if isinstance(model, Mixture) else None, np.array([0]), None)()
-
-    return make
-
-
-def _mixture(model: Mixture, points: FloatArray, without: FloatArray, near: sides.Near | None) -> mixtures.MixtureBlock:
-    """The block of these individuals."""
-    bandwidths = model.bandwidths[None, :]
-    if model.refit is not None:
-        bandwidths = np.stack([_refitted(model, row) for row in without])
-    with_all = sides.Side.of(model.kernel, points[None, :], model.bandwidths[None, :])
-    side = sides.Side.of(model.kernel, without, bandwidths)
-
-    evaluated: sides.Side | sides.Moved = side
-    changed = without != points
-    if model.refit is None and 4 * changed.sum(axis=1).max() <= len(points):
-        evaluated = sides.Moved.of(side, points, changed)
-    if near is not None:
-        return mixtures.near_block(with_all, evaluated, near.matrices)
-    with np.errstate(invalid="ignore"):
-        near_enough = np.all(np.abs(points - without) <= sides.NEAR[-1] * model.bandwidths)
-    if near_enough and model.refit is None:
-        shared = sides.common_nodes(model.kernel, points, model.bandwidths)
-        nodes = sides.kink_nodes(shared, evaluated)
-    else:
-        nodes = sides.far_nodes(model.kernel, points, model.bandwidths, without, bandwidths)
-    return mixtures.far_block(with_all, evaluated, nodes)
-
-
-def _refitted(model: Mixture, points: FloatArray) -> FloatArray:
-    """Bandwidths fitted anew to the results without an individual; the shared ones where that cannot be done."""
-    try:
-        fitted = model.refit.fit(points, np.arange(len(points)))
-    except InputError:
-        return model.bandwidths
-    return np.asarray(fitted.bandwidths)
+def _cut_at_step(pairs: Pairs, model: Model | None, row: int, step: float) -> Block:
+    """One individual's results, cut into atoms of last digits and cells of the rest."""
+    with_atoms = pairs_at_step(pairs, row, step).centred()
+    # the rest may be too little for a density of the user's own: then the atoms alone count
+    return _cut(with_atoms, model if isinstance(model, Mixture) else None, np.array([0]))
 
 
 def largest_shifts(pairs: Pairs, model: Model | None) -> FloatArray:
@@ -264,6 +192,6 @@ def largest_shifts(pairs: Pairs, model: Model | None) -> FloatArray:
         shifts[np.any(pairs.mass_without != pairs.mass, axis=1)] = np.inf
     if pairs.ratios is not None and _one_width(model):
         shifts = shifts / pairs.ratios
-    for row, _ in (*pairs.own, *pairs.sure_residues):
+    for row, _ in (*pairs.own, *pairs.digit_steps):
         shifts[row] = np.inf
     return np.asarray(shifts)

@@ -1,38 +1,69 @@
-"""Exact cells for the Laplace kernel with one bandwidth.
+"""Hockey sticks of two Laplace kernel estimates with one bandwidth, exactly: the primitive behind most figures.
 
 Between neighbouring knots of the merged, sorted points each density is ``(L t + R/t)/2h`` with
 ``t = exp(-(x - knot)/h)``: L gathers the points to the left, R those to the right, each damped by its distance.
 The difference ``p - e p_i = (A t + B/t)/2h`` has one root at most, and where it has one, the integral of the positive
 part is a square: ``(sqrt(A) - sqrt(-B T))^2 / 2`` with T = exp(-width/h) (docs/mathematics.md, "Laplace kernel").
 
-Two ways to the same numbers: `scan_block` (points within 300 bandwidths: prefix sums of exp(x/h), and sides carried in
-the last bit of the sorted numbers) and `sweep_block` (any range, atoms standing at +inf). Where the package was built
-with a C compiler, `compiled` does the first much faster.
+`LaplaceBlock.sticks` asks `_laplace.c` where the package was built with a C compiler, points lie within 300 bandwidths
+and e is moderate; `Knots`, in numpy, serves everywhere else, and gives the cells that an epsilon is found from.
 Arrays are (knots, individuals), so that each step of a sweep is one vector operation over the individuals.
+
+`log_reach` proves delta_i = 0 before anything is integrated. With ``s_j = |q_j - q_ij|/h`` every kernel changes by a
+factor between ``e^-s_j`` and ``e^s_j``, so that p_i/p is nowhere above the average of ``e^s_j`` over the kernels there,
+and p/p_i no more (docs/mathematics.md, "Screening"). The largest shift alone gives one bound for every place;
+the average also sees how few results change.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+import ctypes
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from empriv.measuring.line import compiled
+from empriv.base.machine import DOUBLE, DOUBLES, INTS, LONG, LONGS, library
+from empriv.measuring.line.atoms import Pairs
 from empriv.measuring.line.hockeystick import Cells, curve
 from empriv.results import FloatArray, IntArray
 
-SCAN_REACH = 300.0  # exp(±300) squared stays a double
-CROSSING_LIMIT = 8.0  # e^epsilon up to which a hockey stick is taken from its crossings
+REACH = 300.0  # bandwidths from the middle of the points: exp(±300) squared stays a double
+CROSSING_LIMIT = 8.0  # e^epsilon up to which a hockey stick is taken from its crossings: a large one would cancel
 
-# For some cells: L of the numerator and of the denominator, R of both, T
-Sums = tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]
+# Sticks (rows, 2, len(e)) of p over p_i and of p_i over p, and the least and largest ratio p/p_i of each row
+Sticks = tuple[FloatArray, FloatArray, FloatArray]
+CompiledSticks = Callable[[FloatArray, FloatArray, FloatArray], Sticks]
+
+
+def _compiled_sticks(compiled: ctypes.CDLL) -> CompiledSticks:
+    function = compiled.empriv_laplace_sticks
+    function.argtypes = [LONG, LONG, LONG, *[DOUBLES] * 2, LONGS, *[DOUBLES] * 2, LONG, *[DOUBLES] * 5]
+    function.restype = None
+
+    def sticks(points: FloatArray, without: FloatArray, e: FloatArray) -> Sticks:
+        """``points`` (N,) and ``without`` (rows, N) in bandwidths, about zero, sorted, atoms at +inf last."""
+        rows, n = without.shape
+        out, low, high, scratch = np.empty((rows, 2, len(e))), np.empty(rows), np.empty(rows), np.empty(14 * n)
+        counts = np.isfinite(without).sum(axis=1, dtype=np.int64)
+        up, up_without = np.exp(points), np.exp(without)
+        many = int(np.isfinite(points).sum())
+        function(rows, n, many, points, up, counts, without, up_without, len(e), e, out, low, high, scratch)
+        out /= n
+        return out, low, high
+
+    return sticks
+
+
+# The argument types of a C function are set once, here: threads that set them would see each other's.
+LIBRARY = library("empriv.measuring.line._laplace")
+compiled_sticks = None if LIBRARY is None else _compiled_sticks(LIBRARY)
 
 
 @dataclass(frozen=True, eq=False)
-class Knots(ABC):
+class Knots:
     """The knots of a block of individuals, and what lies between them, before a direction is chosen.
 
     Cell c lies between knots c-1 and c; cells 0 and K are the tails, where the ratio is constant.
@@ -41,14 +72,13 @@ class Knots(ABC):
 
     ratio: FloatArray
     weight: float
+    left: FloatArray  # (K + 1, 2, individuals): L of p and of p_i at the right end of each cell's left knot
+    right: FloatArray
+    decay: FloatArray  # (K + 1, individuals): T of each cell
 
     def range(self) -> tuple[FloatArray, FloatArray]:
         """Smallest and largest ratio p/p_i of each individual: both are attained at knots."""
         return self.ratio.min(axis=0), self.ratio.max(axis=0)
-
-    @abstractmethod
-    def sums_at(self, cell: IntArray, column: IntArray, direction: int) -> Sums:
-        """L, R and T of cells given by their place; L at the cell's left end, R at its right end."""
 
     def curve(self, direction: int, e: FloatArray) -> FloatArray:
         """(individuals, len(e)) hockey sticks of p over p_i (direction 0) or p_i over p (1) at ascending e."""
@@ -68,7 +98,10 @@ class Knots(ABC):
         if direction == 1:
             with np.errstate(divide="ignore", over="ignore"):
                 low, high = 1.0 / high, 1.0 / low
-        left_a, left_b, right_a, right_b, decay = self.sums_at(cell, column, direction)
+        other = 1 - direction
+        left_a, left_b = self.left[cell, direction, column], self.left[cell, other, column]
+        right_a, right_b = self.right[cell, direction, column], self.right[cell, other, column]
+        decay = self.decay[cell, column]
         half_width = 0.5 * self.weight * (1.0 - decay)
         weight = self.weight
 
@@ -96,92 +129,11 @@ class Knots(ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class SweepBlock(Knots):
-    """Cells with their sums written out."""
-
-    left: FloatArray  # (K + 1, 2, individuals)
-    right: FloatArray
-    decay: FloatArray  # (K + 1, individuals)
-
-    def sums_at(self, cell: IntArray, column: IntArray, direction: int) -> Sums:
-        other = 1 - direction
-        return (
-            self.left[cell, direction, column],
-            self.left[cell, other, column],
-            self.right[cell, direction, column],
-            self.right[cell, other, column],
-            self.decay[cell, column],
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class ScanBlock(Knots):
-    """Cells in prefix sums: ``L = sums of e^x / e^x`` and ``R = sums of e^-x · e^x``."""
-
-    sums: FloatArray  # (K, 5, individuals), the 3rd and 4th backwards
-    up: FloatArray  # (K, individuals): e^x, and its inverse
-    down: FloatArray
-
-    def sums_at(self, cell: IntArray, column: IntArray, direction: int) -> Sums:
-        knots, rows = self.ratio.shape
-        before, after = np.maximum(cell - 1, 0), np.minimum(cell, knots - 1)
-        at_before, at_after = before * rows + column, after * rows + column
-        up, down, sums = self.up.reshape(-1), self.down.reshape(-1), self.sums.reshape(-1)
-        fall, rise = down[at_before], up[at_after]
-        decay = up[at_before] * down[at_after]
-        fall[cell == 0] = 0.0  # no points left of the left tail, none right of the right one
-        rise[cell == knots] = 0.0
-        decay[(cell == 0) | (cell == knots)] = 0.0
-        side, other = direction * rows, (1 - direction) * rows
-        left, right = before * (5 * rows) + column, (knots - 1 - after) * (5 * rows) + 2 * rows + column
-        return (
-            sums[left + side] * fall,
-            sums[left + other] * fall,
-            sums[right + side] * rise,
-            sums[right + other] * rise,
-            decay,
-        )
-
-    def curve(self, direction: int, e: FloatArray) -> FloatArray:
-        rows = self.ratio.shape[1]
-        out = np.zeros((rows, len(e)))
-        extreme = self.ratio.max() if direction == 0 else 1.0 / self.ratio.min()
-        few = int(np.searchsorted(e, min(extreme, CROSSING_LIMIT), side="left"))
-        for column in range(few):
-            out[:, column] = self._stick(direction, float(e[column]))
-        if extreme > CROSSING_LIMIT and few < len(e):
-            out[:, few:] = super().curve(direction, e[few:])
-        return out
-
-    def _stick(self, direction: int, e: float) -> FloatArray:
-        """The hockey stick at one e from its crossings alone.
-
-        With D the points passed, numerator minus e times denominator, the integral of p - e p_i up to a root is
-        ``D ∓ sqrt(-A B)``, minus where it falls through zero and plus where it rises; A and B are the sums of e^x
-        and e^-x on either side. Exact for moderate e: a large one would cancel.
-        """
-        knots, rows = self.ratio.shape
-        above = self.ratio > e if direction == 0 else self.ratio < 1.0 / e
-        place = np.flatnonzero(above[1:] != above[:-1])
-        before, column = np.divmod(place, rows)
-        sums = self.sums.reshape(-1)
-        left, right = before * (5 * rows) + column, (knots - 2 - before) * (5 * rows) + 2 * rows + column
-        side, other = direction * rows, (1 - direction) * rows
-        a = sums[left + side] - e * sums[left + other]
-        b = sums[right + side] - e * sums[right + other]
-        without = sums[left + 4 * rows]
-        with_all = (before + 1) - without
-        passed = with_all - e * without if direction == 0 else without - e * with_all
-        falls = above.reshape(-1)[place]
-        root = np.sqrt(np.maximum(-(a * b), 0.0))
-        total = np.bincount(column, np.where(falls, passed, -passed) - root, rows).astype(float)
-        total += above[-1] * (0.5 * knots * (1.0 - e))  # positive to the very end
-        return np.asarray(total * self.weight)
-
-
-@dataclass(frozen=True, eq=False)
 class LaplaceBlock:
-    """A block of individuals: points with everyone (N,) and without each (individuals, N), and the one bandwidth."""
+    """Points with everyone (N,) and without each of some individuals (rows, N), and the one bandwidth.
+
+    Atoms stand at +inf: they count among the N, and have no part in the densities.
+    """
 
     points: FloatArray
     without: FloatArray
@@ -190,53 +142,32 @@ class LaplaceBlock:
     @cached_property
     def knots(self) -> Knots:
         """The knots in numpy."""
-        centre = self._centre
-        if centre is None:
-            return sweep_block(self.points, self.without, self.bandwidth)
-        return scan_block(self.points, self.without, self.bandwidth, centre)
-
-    @cached_property
-    def _centre(self) -> float | None:
-        """A place within `SCAN_REACH` bandwidths of all points, if there is one and none of them is an atom."""
-        if not np.isfinite(self.points).all():
-            return None
-        low, high = float(self.points.min()), float(self.points.max())
-        centre, reach = 0.5 * (low + high), SCAN_REACH * self.bandwidth
-        ends = high - centre, self.without.max() - centre, centre - self.without.min()
-        return centre if max(ends) <= reach else None
+        return knots_of(self.points, self.without, self.bandwidth)
 
     def sticks(self, e: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Hockey sticks at ascending e, the larger of both directions, and the least and largest ratio p/p_i."""
-        centre = self._centre
-        if compiled.sticks is None or centre is None:
-            return np.maximum(self.knots.curve(0, e), self.knots.curve(1, e)), *self.knots.range()
+        """Hockey sticks (rows, 2, len(e)) of p over p_i and of p_i over p at ascending e; inf and sup of log(p/p_i)."""
+        scaled = self._scaled() if compiled_sticks is not None else None
+        if compiled_sticks is None or scaled is None:
+            return self._sticks_in_numpy(e), *self.log_range()
         few = int(np.searchsorted(e, CROSSING_LIMIT, side="right"))
-        scale = 1.0 / self.bandwidth
-        without = (self.without - centre) * scale
-        without.sort(axis=1)
-        curves, low, high = compiled.sticks(np.sort((self.points - centre) * scale), without, e[:few].copy())
+        sticks, low, high = compiled_sticks(*scaled, np.ascontiguousarray(e[:few]))
         if few < len(e):
-            rest = np.zeros((len(without), len(e) - few))
-            if max(high.max(), 1.0 / low.min()) > e[few]:
-                rest = np.maximum(self.knots.curve(0, e[few:]), self.knots.curve(1, e[few:]))
-            curves = np.concatenate((curves, rest), axis=1)
-        return curves, low, high
+            beyond = max(high.max(), 1.0 / low.min()) > e[few]
+            rest = self._sticks_in_numpy(e[few:]) if beyond else np.zeros((len(low), 2, len(e) - few))
+            sticks = np.concatenate((sticks, rest), axis=2)
+        return sticks, np.log(low), np.log(high)
 
-    def sticks_apart(self, e: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray] | None:
-        """The same where points at +inf are atoms: sticks (rows, 2, len(e)) of both directions. None where they are not
-        compiled, points are too far apart, or e is too large."""
-        if compiled.sticks_apart is None or e[-1] > CROSSING_LIMIT:
-            return None
-        scale = 1.0 / self.bandwidth
+    def _sticks_in_numpy(self, e: FloatArray) -> FloatArray:
+        return np.stack([self.knots.curve(direction, e) for direction in (0, 1)], axis=1)
+
+    def _scaled(self) -> tuple[FloatArray, FloatArray] | None:
+        """Both sides about zero, in bandwidths, sorted; None if they reach too far or a side is nothing but atoms."""
         finite = self.points[np.isfinite(self.points)]
         if not len(finite) or not np.isfinite(self.without).any(axis=1).all():
             return None
-        centre = 0.5 * float(finite.min() + finite.max())
-        points, without = np.sort((self.points - centre) * scale), np.sort((self.without - centre) * scale, axis=1)
-        for values in (points, without):
-            if np.abs(values[np.isfinite(values)]).max() > SCAN_REACH:
-                return None
-        return compiled.sticks_apart(points, without, np.ascontiguousarray(e))
+        centre, scale = 0.5 * float(finite.min() + finite.max()), 1.0 / self.bandwidth
+        sides = np.sort((self.points - centre) * scale), np.sort((self.without - centre) * scale, axis=1)
+        return sides if all(np.abs(side[np.isfinite(side)]).max() <= REACH for side in sides) else None
 
     def log_range(self) -> tuple[FloatArray, FloatArray]:
         """inf and sup of log(p/p_i) of each individual."""
@@ -253,49 +184,11 @@ class LaplaceBlock:
 
 def slack(points: FloatArray) -> float:
     """What rounding can do to a hockey stick of these points, with a wide margin: each knot's sums carry a few
-    roundings for each step, and distances up to `SCAN_REACH` bandwidths as many again."""
-    return float(8 * np.finfo(float).eps * (2 * len(points) + SCAN_REACH))
+    roundings for each step, and distances up to `REACH` bandwidths as many again."""
+    return float(8 * np.finfo(float).eps * (2 * len(points) + REACH))
 
 
-def scan_block(points: FloatArray, without: FloatArray, bandwidth: float, centre: float) -> Knots:
-    """Prefix sums of exp(±x/h). Needs all points within `SCAN_REACH` bandwidths of ``centre``, none at infinity."""
-    rows, n = without.shape
-    knots = 2 * n
-    merged = np.empty((rows, knots))
-    np.subtract(points, centre, out=merged[:, :n])
-    np.subtract(without, centre, out=merged[:, n:])
-    merged *= 1.0 / bandwidth
-    # The side goes into the last bit, so that sorting numbers alone also sorts the sides: a change of one rounding.
-    bits = merged.view(np.int64)
-    bits &= ~1
-    bits[:, n:] |= 1
-    merged.sort(axis=1)
-    x = np.ascontiguousarray(merged.T)
-    # Sums over knots of: e^x with, e^x without, e^-x with and without (backwards), points without
-    sums = np.empty((knots, 5, rows))
-    back = sums[::-1]
-    side = sums[:, 4]
-    np.bitwise_and(x.view(np.int64), 1, out=side, casting="unsafe")
-    up = np.exp(x)
-    down = np.divide(1.0, up, out=x)
-    np.multiply(up, side, out=sums[:, 1])
-    np.subtract(up, sums[:, 1], out=sums[:, 0])
-    np.multiply(down, side, out=back[:, 3])
-    np.subtract(down, back[:, 3], out=back[:, 2])
-    # p at a knot = L + R, its own point counted once of twice
-    with_all = side - 1.0
-    ratio = -side
-    for k in range(1, knots):
-        np.add(sums[k], sums[k - 1], out=sums[k])
-    product = np.empty_like(up)
-    for total, forwards, backwards in ((with_all, sums[:, 0], back[:, 2]), (ratio, sums[:, 1], back[:, 3])):
-        total += np.multiply(forwards, down, out=product)
-        total += np.multiply(backwards, up, out=product)
-    np.divide(with_all, ratio, out=ratio)
-    return ScanBlock(ratio=ratio, weight=1.0 / n, sums=sums, up=up, down=down)
-
-
-def sweep_block(points: FloatArray, without: FloatArray, bandwidth: float) -> Knots:
+def knots_of(points: FloatArray, without: FloatArray, bandwidth: float) -> Knots:
     """One sweep forwards and one backwards over the knots; points at +inf (atoms) have no part in it."""
     rows, n = without.shape
     knots = 2 * n
@@ -320,7 +213,7 @@ def sweep_block(points: FloatArray, without: FloatArray, bandwidth: float) -> Kn
     np.exp(gaps, out=gaps)
     ratio, left, right = sweep(weights, decay)
     carry_forward(ratio, absent)
-    return SweepBlock(ratio=ratio, weight=1.0 / n, left=left, right=right, decay=decay)
+    return Knots(ratio=ratio, weight=1.0 / n, left=left, right=right, decay=decay)
 
 
 def sweep(sides: FloatArray, decay: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -332,35 +225,16 @@ def sweep(sides: FloatArray, decay: FloatArray) -> tuple[FloatArray, FloatArray,
     knots, _, columns = sides.shape
     left, right = np.zeros((knots + 1, 2, columns)), np.zeros((knots + 1, 2, columns))
     density = np.empty((knots, 2, columns))
-    if columns == 1:  # numbers one by one are far quicker than arrays of two, and add up to the same
-        for side in range(2):
-            left[:, side, 0], right[:, side, 0] = _sweep_one(sides[:, side, 0].tolist(), decay[:, 0].tolist())
-        np.multiply(left[:-1], decay[:-1, None, :], out=density)
-    else:
-        for k in range(knots):
-            np.multiply(left[k], decay[k], out=density[k])
-            np.add(density[k], sides[k], out=left[k + 1])
-        for k in range(knots - 1, -1, -1):
-            np.multiply(right[k + 1], decay[k + 1], out=right[k])
-            right[k] += sides[k]
+    for k in range(knots):
+        np.multiply(left[k], decay[k], out=density[k])
+        np.add(density[k], sides[k], out=left[k + 1])
+    for k in range(knots - 1, -1, -1):
+        np.multiply(right[k + 1], decay[k + 1], out=right[k])
+        right[k] += sides[k]
     density += right[:-1]
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         ratio = density[:, 0] / density[:, 1]
     return ratio, left, right
-
-
-def _sweep_one(side: list[float], decay: list[float]) -> tuple[list[float], list[float]]:
-    """What comes to every knot of one density from the left and from the right."""
-    left, right = [0.0], [0.0]
-    came = 0.0
-    for mass, kept in zip(side, decay, strict=False):
-        came = came * kept + mass
-        left.append(came)
-    came = 0.0
-    for mass, kept in zip(reversed(side), reversed(decay), strict=False):
-        came = came * kept + mass
-        right.append(came)
-    return left, right[::-1]
 
 
 def carry_forward(ratio: FloatArray, absent: npt.NDArray[np.bool_]) -> None:
@@ -385,3 +259,80 @@ def log_ratio_range(points: FloatArray, without: FloatArray, bandwidth: float) -
         logs.append(largest + np.log(np.exp(z - largest[:, None]).sum(axis=1)))
     difference = logs[0] - logs[1]
     return float(difference.min()), float(difference.max())
+
+
+Int32Array = npt.NDArray[np.int32]
+
+_FAR = 100.0  # bandwidths beyond which an individual's largest shift is left as it is
+
+
+def _compiled_reach(compiled: ctypes.CDLL) -> Callable[..., FloatArray]:
+    function = compiled.empriv_laplace_reach
+    function.argtypes = [
+        LONG, LONGS, LONG, DOUBLES, INTS, DOUBLES, DOUBLES, DOUBLE, LONGS, INTS, DOUBLES, DOUBLES, DOUBLES,
+    ]  # fmt: skip
+    function.restype = None
+
+    def reach(
+        rows: IntArray,
+        points: FloatArray,
+        place: Int32Array,
+        decay: FloatArray,
+        weight: FloatArray,
+        scale: float,
+        starts: IntArray,
+        entry_point: Int32Array,
+        entries: FloatArray,
+    ) -> FloatArray:
+        """Largest weighted average of e^|shift| - 1, for each of these individuals."""
+        n, out = len(points), np.empty(len(rows))
+        function(
+            len(out), rows, n, points, place, decay, weight, scale, starts, entry_point, entries, out, np.empty(2 * n)
+        )
+        return out
+
+    return reach
+
+
+compiled_reach = None if LIBRARY is None else _compiled_reach(LIBRARY)
+
+
+def log_reach(pairs: Pairs, rows: IntArray, *, bandwidth: float, shifts: FloatArray) -> FloatArray:
+    """Bound on sup |log p/p_i| of each of these individuals at this bandwidth; never too small.
+
+    ``shifts`` are their largest changes in bandwidths, inf to or from an atom, as `blocks.largest_shifts` gives them;
+    where nothing is compiled, they are the bound.
+    """
+    if compiled_reach is None:
+        return shifts
+    points, draws = np.ascontiguousarray(pairs.points), pairs.draws
+    order = np.argsort(points, kind="stable").astype(np.int32)
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order), dtype=order.dtype)
+    ordered = points[order]
+    finite = np.isfinite(ordered)  # atoms stand at the end, and have no part in it
+    decay = np.zeros(len(points))
+    decay[1:][finite[1:]] = np.exp(-np.diff(ordered[finite]) / bandwidth)
+    weight = np.where(finite, 1.0 / _kernels_at_points(decay), 0.0)
+    entry_point = pairs.entry_database[:, None] * draws + np.arange(draws, dtype=np.int32)
+    average = compiled_reach(
+        np.ascontiguousarray(rows, np.int64), points, place, decay, weight, 1.0 / bandwidth,
+        np.ascontiguousarray(pairs.starts * draws, np.int64), np.ascontiguousarray(entry_point.reshape(-1), np.int32),
+        np.ascontiguousarray(pairs.entries).reshape(-1),
+    )  # fmt: skip
+    rounding = slack(points)
+    bound = np.log1p(average * (1.0 + rounding)) + 2.0 * rounding
+    return np.where(shifts < _FAR, np.minimum(bound, shifts), shifts)
+
+
+def _kernels_at_points(decay: FloatArray) -> FloatArray:
+    """(points,) the sum of all kernels at each of the sorted points: in plain numbers, faster than arrays of one."""
+
+    def sums(decays: list[float]) -> list[float]:
+        out = [1.0]
+        for step in decays:
+            out.append(out[-1] * step + 1.0)
+        return out
+
+    steps = decay[1:].tolist()
+    return np.asarray(np.array(sums(steps)) + np.array(sums(steps[::-1])[::-1]) - 1.0)

@@ -7,6 +7,7 @@ that day, and on that day alone.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,8 +18,9 @@ from empriv.results import FloatArray, IntArray, Results
 
 BoolArray = npt.NDArray[np.bool_]
 
-_HEAVIEST = 3  # people whose absence changes the results most
+HEAVIEST = 3  # people whose absence changes the results most
 _NARROWER = 0.95  # times the spread: then the results without them are a law of their own
+_DIFFERENT = 200_000  # moves that are told apart when those of many people are added up
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +48,7 @@ class Moves:
 
     @property
     def typical_unit(self) -> float:
-        """What one unit of the law is in the answer's units, on a typical day that somebody moved the answer."""
+        """What one unit of the law is in the answer's units, on a typical day that a person moved the answer."""
         moved = (self.sizes > 0) & np.isfinite(self.sizes)
         units = self.units[moved] if moved.any() else self.units
         return float(np.median(units)) if len(units) else 1.0
@@ -70,13 +72,127 @@ class Moves:
     @property
     def largest(self) -> FloatArray:
         """(people,) the largest of `relative`; 0 for who is in no database."""
-        out, worst = np.zeros(len(self.starts) - 1), self.worst
-        out[worst >= 0] = self.relative[worst[worst >= 0]]
+        return self._most_of_each(self.relative)
+
+    @property
+    def largest_sizes(self) -> FloatArray:
+        """(people,) the same in the answer's units."""
+        return self._most_of_each(np.where(self.relative == self.largest[self.owner], self.sizes, 0.0))
+
+    def _most_of_each(self, values: FloatArray) -> FloatArray:
+        out, here = np.zeros(len(self.starts) - 1), np.flatnonzero(np.diff(self.starts) > 0)
+        if len(here):
+            out[here] = np.maximum.reduceat(values, self.starts[:-1][here])
         return out
+
+    @property
+    def weight(self) -> FloatArray:
+        """(people,) how much the results change without each: the sum of squares of `relative`, where it is finite."""
+        size = np.where(np.isfinite(self.relative), self.relative, 0.0) ** 2
+        return np.asarray(np.bincount(self.owner, size, minlength=len(self.starts) - 1))
 
     def beyond(self, cover: float) -> BoolArray:
         """(person-days,) which moves are larger than ``cover``, both in units of the law that hides them."""
         return np.asarray(self.relative > cover * (1 + 1e-9))
+
+    def totals(self) -> MoveTotals:
+        """What is asked of all of them together."""
+        moved = (self.sizes > 0) & np.isfinite(self.sizes)
+        each = (self.relative, self.largest, self.units, self.units[moved])
+        counted = [CountedMoves(values, np.ones(len(values), np.int64)) for values in each]
+        return MoveTotals(float(self.sizes.max(initial=0.0)), *counted)
+
+
+@dataclass(frozen=True, eq=False)
+class CountedMoves:
+    """Numbers from 0 on, and how many there are of each."""
+
+    values: FloatArray
+    counts: IntArray
+
+    @property
+    def n(self) -> int:
+        return int(self.counts.sum())
+
+    def above(self, limit: float) -> int:
+        """How many are larger."""
+        return int(self.counts[self.values > limit].sum())
+
+    def median(self) -> float:
+        """As of all of them one by one."""
+        order = np.argsort(self.values, kind="stable")
+        ends = np.cumsum(self.counts[order])
+        middle = np.searchsorted(ends, [(self.n - 1) // 2, self.n // 2], side="right")
+        return float(self.values[order][middle].mean())
+
+    def with_those_of(self, other: CountedMoves) -> CountedMoves:
+        """Both together."""
+        values, counts = np.concatenate((self.values, other.values)), np.concatenate((self.counts, other.counts))
+        return CountedMoves(values, counts).short()
+
+    def short(self) -> CountedMoves:
+        """The different ones; where these are too many, each is rounded up to as many bits as leave few enough.
+
+        A number is rounded only if there are too many different ones in all: the order in which parts are joined is no
+        matter.
+        """
+        order = np.argsort(self.values, kind="stable")
+        # of numbers from 0 on, the bits read as an integer are in the same order
+        ordered = np.ascontiguousarray(self.values[order]).view(np.int64)
+
+        def rounded(bits: int) -> npt.NDArray[np.int64]:
+            low = np.int64((1 << bits) - 1)
+            return (ordered + low) & ~low
+
+        bits = bisect_left(
+            range(53), True, key=lambda bits: bool(np.count_nonzero(np.diff(rounded(bits))) < _DIFFERENT)
+        )  # fmt: skip
+        numbers = rounded(bits)
+        firsts = np.flatnonzero(np.diff(numbers, prepend=-1))
+        counts = np.add.reduceat(self.counts[order], firsts) if len(firsts) else np.zeros(0, np.int64)
+        return CountedMoves(numbers[firsts].view(np.float64), counts)
+
+
+@dataclass(frozen=True, eq=False)
+class MoveTotals:
+    """What is asked of the moves of many people together; those of some people and of others add up.
+
+    Attributes
+    ----------
+    most : the most that anybody moved the answer, in its units
+    relative : of person-days, in units of the law that hides them
+    largest : the largest of each person's
+    units, moved_units : of person-days, and of those on which a person moved the answer
+    """
+
+    most: float
+    relative: CountedMoves
+    largest: CountedMoves
+    units: CountedMoves
+    moved_units: CountedMoves
+
+    @property
+    def typical_unit(self) -> float:
+        """As that of the moves."""
+        units = self.moved_units if self.moved_units.n else self.units
+        return units.median() if units.n else 1.0
+
+    @property
+    def varies(self) -> bool:
+        """Whether the units differ from database to database."""
+        return bool(self.units.n) and bool(np.ptp(self.units.values) > 1e-9 * self.typical_unit)
+
+    def short(self) -> MoveTotals:
+        """With numbers that are different alone."""
+        return MoveTotals(self.most, *(getattr(self, name).short() for name in COUNTED))
+
+    def with_those_of(self, other: MoveTotals) -> MoveTotals:
+        """Of the people of both."""
+        parts = [getattr(self, name).with_those_of(getattr(other, name)) for name in COUNTED]
+        return MoveTotals(max(self.most, other.most), *parts)
+
+
+COUNTED = ("relative", "largest", "units", "moved_units")
 
 
 def moves_of(results: Results, units: FloatArray | None = None, *, shown: FloatArray | None = None) -> Moves:
@@ -127,9 +243,8 @@ def as_it_is(moves: Moves, pairs: Pairs) -> Moves:
 def others_laws(pairs: Pairs, moves: Moves) -> FloatArray:
     """(laws, N) of the results, and of the results without those people without whom they are narrower."""
     everyone = pairs.points[None, :]
-    size = np.where(np.isfinite(moves.relative), moves.relative, 0.0) ** 2
-    weight = np.bincount(moves.owner, size, minlength=len(moves.starts) - 1)
-    rows = np.argsort(-weight, kind="stable")[:_HEAVIEST]
+    weight = moves.weight
+    rows = np.argsort(-weight, kind="stable")[:HEAVIEST]
     rows = rows[weight[rows] > 0]
     if not len(rows):
         return everyone

@@ -18,19 +18,18 @@ import numpy as np
 import numpy.typing as npt
 
 from empriv.base.arguments import probability
+from empriv.base.machine import workers
 from empriv.base.progress import progress
-from empriv.base.threads import workers
 from empriv.errors import InputError
-from empriv.measuring.contract import RiskContract
+from empriv.measuring.any_risk import AnyRisk
 from empriv.measuring.densities.density import Density, Mixture, Model, density_or_default, is_literal
 from empriv.measuring.densities.selection import Score
-from empriv.measuring.line import mixtures
-from empriv.measuring.line.atoms import Pairs, split
+from empriv.measuring.line import other_kernels
+from empriv.measuring.line.atoms import Pairs, split, spread_ratios
 from empriv.measuring.line.blocks import Block, closed_form, jobs, largest_shifts
+from empriv.measuring.line.laplace import log_reach
+from empriv.measuring.line.last_digits import digit_steps
 from empriv.measuring.line.moves import Moves, moves_of
-from empriv.measuring.line.residues import seen_steps, sure_steps
-from empriv.measuring.line.screening import log_reach
-from empriv.measuring.line.spreads import spread_ratios
 from empriv.results import FloatArray, IntArray, Results
 
 
@@ -48,13 +47,7 @@ def measure_line(
             "Hint: results.component(name) is one of them."
         )
     density = density_or_default(density)
-    return risk_of_pairs(
-        results, pairs_of(results, look=not is_literal(density), digits=digits, people=people), density
-    )
-
-
-def risk_of_pairs(results: Results, pairs: Pairs, density: Density) -> Risk:
-    """The risk with a density fitted to these pairs of the results."""
+    pairs = pairs_of(results, look=not is_literal(density), digits=digits, people=people)
     databases = np.repeat(np.arange(results.n_databases), pairs.draws)
     model = density.fit(pairs.points, databases) if np.isfinite(pairs.points).any() else None
     return Risk(results=results, density=model, pairs=pairs, shifts=largest_shifts(pairs, model))
@@ -66,13 +59,12 @@ def pairs_of(results: Results, *, look: bool, digits: bool = True, people: int |
     if look:
         pairs = replace(pairs, ratios=spread_ratios(pairs))
     if look and digits:
-        pairs = replace(pairs, residues=seen_steps(pairs))
-        pairs = replace(pairs, sure_residues=sure_steps(pairs))
+        pairs = replace(pairs, digit_steps=digit_steps(pairs))
     return pairs
 
 
 @dataclass(frozen=True, eq=False)
-class Risk(RiskContract):
+class Risk(AnyRisk):
     """How private the query results are for every individual: an estimate from the databases at hand.
 
     Made by `empriv.measure`, and by `empriv.audit`, which keeps it in `Audit.risk`.
@@ -100,7 +92,7 @@ class Risk(RiskContract):
     density: Model | None = field(repr=False)
     pairs: Pairs = field(repr=False)
     shifts: FloatArray = field(repr=False)
-    made_from: RiskContract | None = field(default=None, repr=False, kw_only=True)
+    made_from: AnyRisk | None = field(default=None, repr=False, kw_only=True)
 
     def curves(self, epsilons: FloatArray) -> FloatArray:
         """delta_i; exactly 0 where the ratio of densities is proved to stay within e^epsilon."""
@@ -109,7 +101,7 @@ class Risk(RiskContract):
             out[rows] = np.maximum(out[rows], block_curves)
         # Screened by a bound that may be tiny rather than zero: it is stated, not rounded down.
         bounded = isinstance(self.density, Mixture) and np.isfinite(self.density.kernel.log_lipschitz)
-        least, moving = 0.0 if bounded else mixtures.SLACK, self.shifts > 0
+        least, moving = 0.0 if bounded else other_kernels.SLACK, self.shifts > 0
         out[moving & ~self._beyond(self.shifts, epsilons[0])] = least
         if np.isinf(epsilons[-1]):
             # e^inf times a density that rounds to 0 says nothing: what is proved for a single epsilon holds here too.
@@ -199,7 +191,7 @@ class Risk(RiskContract):
 
     def _beyond(self, shifts: FloatArray, epsilon: float) -> npt.NDArray[np.bool_]:
         """Which of these shifts may break ``epsilon`` (docs/mathematics.md, "Screening")."""
-        if not isinstance(self.density, Mixture) or self.density.refit is not None:
+        if not isinstance(self.density, Mixture):
             return np.ones(len(shifts), bool)
         kernel = self.density.kernel
         if np.isfinite(kernel.log_lipschitz):

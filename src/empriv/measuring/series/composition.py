@@ -1,9 +1,10 @@
-"""Composition: what so many independent looks at one pair of laws tell apart, by privacy-loss distributions.
+"""Composition: what so many independent answers of one pair of laws tell apart, by privacy-loss distributions.
 
-A look gives an outcome x with the loss log p(x)/q(x). Losses of independent looks add, so that the law of their sum is
-a power of a Fourier transform. Losses are put on a grid by connecting dots: a mass (p, q) with a loss between two grid
-points goes to both of them such that p and q stay what they are. That errs upwards, by about step²/6 in the variance
-of one loss; rounding losses up would add half a step to every look.
+An answer x has the loss log p(x)/q(x). Losses of independent answers add, so that the law of their sum is a power of a
+Fourier transform. Losses are put on a grid by connecting dots: a mass (p, q) with a loss between two grid points goes
+to both of them such that p and q stay what they are. That errs upwards, by about step²/6 in the variance of one loss;
+rounding losses up would add half a step to every answer. Losses by Fourier transforms are of Koskela, Jälkö and
+Honkela (2020), connected dots of Doroshenko, Ghazi, Kamath, Kumar and Manurangsi (2022).
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Losses:
         return np.asarray(np.minimum(1.0, self.certain + from_here @ self.masses))
 
     def composed(self, times: int) -> Losses:
-        """The loss of ``times`` independent looks."""
+        """The loss of ``times`` independent answers."""
         if times == 1 or not len(self.masses):
             return Losses(self.step, self.first, self.masses, float(certain_after(self.certain, times)))
         low, high = _ends(self, times)
@@ -64,16 +65,16 @@ class Losses:
         return Losses(self.step, low, summed, float(certain_after(self.certain, times)))
 
 
-def losses_of(p: FloatArray, q: FloatArray, *, step: float | None = None) -> Losses:
-    """The losses of outcomes with masses p and q, on a grid: of this step, or of one that suits them."""
+def losses_of(p: FloatArray, q: FloatArray) -> Losses:
+    """The losses of outcomes with masses p and q, on a grid whose step suits them."""
     here = p > 0
     seen = here & (q > 0)
     certain = float(p[here & ~seen].sum())
     p, q = p[seen], q[seen]
     if not len(p):
-        return Losses(1.0 if step is None else step, 0, np.zeros(0), certain)
+        return Losses(1.0, 0, np.zeros(0), certain)
     loss = np.log(p) - np.log(q)
-    step = step_of(p, q) if step is None else step
+    step = _step_of(p, loss)
     below = np.floor(loss / step)
     first = int(below.min())
     place = (below - first).astype(np.int64)
@@ -86,29 +87,24 @@ def losses_of(p: FloatArray, q: FloatArray, *, step: float | None = None) -> Los
     return Losses(step, first, np.asarray(masses, float), certain)
 
 
-def step_of(p: FloatArray, q: FloatArray) -> float:
-    """A step of the grid that suits the losses of outcomes with masses p and q: a share of their deviation."""
-    seen = (p > 0) & (q > 0)
-    if not seen.any():
-        return 1.0
-    p, loss = p[seen], np.log(p[seen]) - np.log(q[seen])
+def _step_of(p: FloatArray, loss: FloatArray) -> float:
+    """A share of the losses' deviation; where all are one loss, any grid that holds it nearly."""
     share = p / p.sum()
-    mean = float(share @ loss)
-    deviation = float(np.sqrt(share @ (loss - mean) ** 2))
-    step = deviation / STEPS
-    if not step > 1e-12 * max(1.0, float(np.abs(loss).max())):
-        step = max(float(np.abs(loss).max()), 1e-300) / STEPS  # one loss: any grid that holds it nearly
+    step = float(np.sqrt(share @ (loss - share @ loss) ** 2)) / STEPS
+    most = float(np.abs(loss).max())
+    if not step > 1e-12 * max(1.0, most):
+        step = max(most, 1e-300) / STEPS
     return max(step, float(np.ptp(loss)) / _MOST_STEPS)
 
 
 def composed_delta(p: FloatArray, q: FloatArray, times: int, epsilons: FloatArray) -> FloatArray:
-    """(epsilons,) delta of so many looks at masses p and q, in the worse of the two directions."""
+    """(epsilons,) delta of so many answers with masses p and q, in the worse of the two directions."""
     both = [losses_of(*pair).composed(times).delta(epsilons) for pair in ((p, q), (q, p))]
     return np.asarray(np.maximum(*both))
 
 
 def certain_after(share: npt.ArrayLike, times: npt.ArrayLike) -> FloatArray:
-    """``1 - (1 - share)^times``: what tells for certain in a share of looks, after so many."""
+    """``1 - (1 - share)^times``: what tells for certain in a share of answers, after so many."""
     with np.errstate(divide="ignore"):
         return np.asarray(-np.expm1(np.asarray(times, float) * np.log1p(-np.minimum(np.asarray(share, float), 1.0))))
 
@@ -119,13 +115,13 @@ def gaussian_delta(size: npt.ArrayLike, epsilons: npt.ArrayLike) -> FloatArray:
 
     size, epsilons = np.broadcast_arrays(np.asarray(size, float), np.asarray(epsilons, float))
     out = np.zeros(size.shape)
-    there = size > 0
-    mu, epsilon = size[there], epsilons[there]
+    apart = size > 0
+    mu, epsilon = size[apart], epsilons[apart]
     with np.errstate(invalid="ignore", over="ignore"):
         ratio = epsilon / mu
         value = ndtr(mu / 2 - ratio) - np.exp(epsilon + log_ndtr(-mu / 2 - ratio))
     value = np.where(np.isinf(epsilon), 0.0, value)
-    out[there] = np.where(np.isinf(mu), 1.0, np.clip(value, 0.0, 1.0))
+    out[apart] = np.where(np.isinf(mu), 1.0, np.clip(value, 0.0, 1.0))
     return out
 
 
@@ -140,9 +136,9 @@ def gaussian_size(deltas: FloatArray, epsilon: float) -> FloatArray:
 
 
 def told(squares: npt.ArrayLike, escapes: npt.ArrayLike, epsilons: npt.ArrayLike) -> FloatArray:
-    """delta after looks whose squared effect sizes and ``-log(1 - p)`` sum to these; all broadcast.
+    """delta after answers whose squared effect sizes and ``-log(1 - p)`` sum to these; all broadcast.
 
-    ``1 - (1 - delta_Gauss(sqrt(squares))) e^-escapes``: p is the chance that a look gives somebody away for certain.
+    ``1 - (1 - delta_Gauss(sqrt(squares))) e^-escapes``: p is the chance that an answer gives a person away for certain.
     """
     with np.errstate(divide="ignore"):
         kept = np.log1p(-gaussian_delta(np.sqrt(np.asarray(squares, float)), epsilons))
@@ -152,10 +148,10 @@ def told(squares: npt.ArrayLike, escapes: npt.ArrayLike, epsilons: npt.ArrayLike
 def _ends(losses: Losses, times: int) -> tuple[int, int]:
     """First and last step between which all but `_TAIL` of the summed losses lie, on either side, by Chernoff."""
     x, masses = losses.losses, losses.masses
-    there = masses > 0
-    x, log = x[there], np.log(masses[there])
+    present = masses > 0
+    x, log = x[present], np.log(masses[present])
     high, low = times * (losses.first + len(masses) - 1), times * losses.first
-    share = masses[there] / masses.sum()
+    share = masses[present] / masses.sum()
     deviation = float(np.sqrt(share @ (x - share @ x) ** 2))
     wanted = -np.log(_TAIL)
     # about the rate that is best for a normal law; any rate gives ends that hold

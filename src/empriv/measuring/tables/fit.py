@@ -1,42 +1,136 @@
-"""`TableFit`: what is left of each cell of a table to somebody who knows all the cells that a person does not touch.
+"""`TableFit`: the residuals of each cell of a table to a reader who knows all the cells that a person does not touch.
 
 What a person does not touch is the same with and without them, so it is known. All of it is taken out by one
-regression: with the precision K of the cells, the residual of cell c on all others is ``Y K e_c / K_cc``, and what is
-left in any direction a is ``Y K a / (a'K a)``. Calendar, previous tables and other quantities that are known are
-regressors of every cell. A cell that others determine (`margins`) is no further regressor: it is left to `relations`,
-and whoever breaks one of those is given away.
+regression: with the precision K of the cells, the residual of cell c on all others is ``Y K e_c / K_cc``, and the
+residual in any direction a is ``Y K a / (a'K a)`` (Lauritzen, *Graphical Models*, 1996, 5.1). Calendar, previous
+tables and other quantities that are known are regressors of every cell.
+
+A cell that others determine is no further regressor. `Margins` are cells that are sums of others where a cell without
+an answer counts as 0: a count or a sum over no rows adds 0 to every margin. Where a query hides a cell that has rows,
+the sum does not come out, and nothing is taken to be a margin. Whoever breaks a margin, or another relation, is given
+away.
 
 With p parameters and n databases residuals are too small or, for laws that are not normal, too normal. An upper bound
-takes them ``g`` times as large. Beyond `MOST_FITTED` of the databases next to nothing is left of least squares: a ridge
-leaves more of the other cells in what is left, so that figures are from below.
+takes them ``g`` times as large. Beyond `MOST_FITTED` of the databases next to nothing is left of least squares: a
+ridge leaves more of the other cells in the residuals, so that figures are from below.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from empriv.measuring.given.terms import Term
-from empriv.measuring.tables.margins import Margins, independent, margins_of
-from empriv.results import FloatArray, IntArray, Results
+from empriv.measuring.given.regression import Term
+from empriv.results import FloatArray, IntArray, Outcome, Results
 
 MOST_FITTED = 0.9  # parameters in a database: beyond, a ridge
 _RIDGE = 0.5  # parameters in a database that a ridge is worth
 _LEAST_NUMBERS = 30  # databases in which a cell must be a number to be regressed on
-_EACH_WAY = 5  # databases in which a cell must be there, and away, for that to be a regressor
+_EACH_WAY = 5  # databases in which a cell must have an answer, and none, for that to be a regressor
 _MOST_COMING = 0.25  # parameters in a database, at most, for cells that come and go
+CONSTANT = 1e-7  # of the spread: what varies less is constant, but for rounding
+_SPARE = 5  # databases more than parts and what is known: with fewer, cells determine each other by number alone
 
 BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
+class Margins:
+    """How the cells of a table add up.
+
+    Attributes
+    ----------
+    cells : (k,) positions of the margins
+    parts : (b,) positions of the cells that they are sums of, and of those that are in no margin
+    weights : (k, b) by which parts add up to each margin, but for what is known and a constant
+    follows : (k,) whether a margin has an answer in the databases where one of its parts has one, and in no other
+    residuals : (N, b) the parts, 0 where there is no answer, less what is known
+    basis : (N, k) orthonormal, of what is known, without which cells have an answer
+    """
+
+    cells: IntArray
+    parts: IntArray
+    weights: FloatArray
+    follows: BoolArray
+    residuals: FloatArray
+    basis: FloatArray
+
+    @cached_property
+    def root(self) -> FloatArray:
+        """(b, b) R with ``S^-1 = R R'``, of the sums S of squares and products of the residuals."""
+        scale = np.sqrt((self.residuals**2).mean(axis=0))
+        _, lengths, axes = np.linalg.svd(self.residuals / scale, full_matrices=False)
+        return np.asarray(axes.T / np.maximum(lengths, 1e-300) / scale[:, None])
+
+
+def zero_filled(values: FloatArray, outcomes: npt.NDArray[np.int8]) -> FloatArray:
+    """Cells with 0 where there is no answer: a sum or a count over no rows."""
+    return np.where(outcomes == Outcome.NUMBER, values, 0.0)
+
+
+def margins_of(results: Results, basis: FloatArray, often: BoolArray) -> Margins:
+    """Find margins among cells (d,), those that have an answer ``often`` enough to be regressed on last.
+
+    The smallest come first, so that margins are what remains: a count is at least as large as its parts.
+    """
+    d = results.outcomes.shape[-1]
+    codes = results.outcomes.reshape(-1, d)
+    values = zero_filled(results.q.reshape(-1, d), codes)
+    spreads = values.std(axis=0)
+    varies = spreads > 1e-12 * np.abs(values).max(axis=0, initial=0.0)
+    candidates = np.flatnonzero(varies & ((codes == Outcome.NUMBER) | (codes == Outcome.NULL)).all(axis=0))
+    sizes = np.abs(values).mean(axis=0)
+    candidates = candidates[np.lexsort((spreads[candidates], sizes[candidates], often[candidates]))]
+    room = max(0, results.n_databases - basis.shape[1] - _SPARE)
+    residuals = values - basis @ (basis.T @ values)
+    scale = np.where(varies, spreads, 1.0)
+    parts, cells = independent(residuals / scale, candidates.tolist(), room)
+    weights = np.zeros((len(cells), len(parts)))
+    if len(cells) and len(parts):
+        columns, sums = residuals[:, parts] / scale[parts], residuals[:, cells] / scale[cells]
+        share = np.linalg.lstsq(columns, sums, rcond=1e-12)[0].T
+        weights[:] = np.where(np.abs(share) > 1e-6, share, 0.0) * scale[cells][:, None] / scale[parts]
+    present = codes == Outcome.NUMBER
+    any_part = present[:, parts].astype(float) @ (weights != 0).T.astype(float) > 0
+    return Margins(
+        cells=cells,
+        parts=parts,
+        weights=weights,
+        follows=np.asarray((any_part == present[:, cells]).all(axis=0)),
+        residuals=residuals[:, parts],
+        basis=basis,
+    )
+
+
+def independent(standard: FloatArray, candidates: Iterable[int], room: int) -> tuple[IntArray, IntArray]:
+    """Cells none of which those before them determine, ``room`` of them at most, and those that are determined; both in
+    the order of the table."""
+    kept: list[int] = []
+    determined: list[int] = []
+    frame = np.empty((len(standard), min(standard.shape[1], room)))
+    for cell in candidates:
+        if len(kept) >= frame.shape[1]:
+            break
+        column, so_far = standard[:, cell], frame[:, : len(kept)]
+        for _ in range(2):  # twice, since once leaves roundings
+            column = column - so_far @ (so_far.T @ column)
+        length = float(np.linalg.norm(column))
+        if length > CONSTANT * math.sqrt(len(standard)):
+            frame[:, len(kept)] = column / length
+            kept.append(cell)
+        else:
+            determined.append(cell)
+    return np.sort(np.array(kept, np.int64)), np.sort(np.array(determined, np.int64))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class TableFit:
-    """What is left of a table.
+    """The residuals of a table.
 
     Attributes
     ----------
@@ -48,7 +142,7 @@ class TableFit:
     rank : p, parameters in all
     n : databases
     spreads : (d,) standard deviation of each cell
-    carried : (d,) whether a cell is a number often enough to be looked at together with others
+    carried : (d,) whether a cell is a number often enough to be measured together with others
     ridge : whether the parameters are too many, so that figures are from below
     saturated : whether cells are so many that they determine each other by number alone
     coming, left_out : cells whose coming and going is a regressor, and those for which there was no room
@@ -81,7 +175,7 @@ class TableFit:
 
     @cached_property
     def given_rest(self) -> FloatArray:
-        """(N, r) what is left of each kept cell given all the others, in its own units."""
+        """(N, r) the residuals of each kept cell given all the others, in its own units."""
         return np.asarray(self.residuals @ self.precision / np.diag(self.precision))
 
     @cached_property
@@ -127,7 +221,7 @@ def fit_table(results: Results, known: Sequence[Term] = ()) -> TableFit:
     residuals = values - basis @ (basis.T @ values)
     scale = np.where(varies, spreads, 1.0)
     candidates = np.setdiff1d(np.flatnonzero(carried & varies), margins.cells)
-    candidates = candidates[np.argsort(spreads[candidates], kind="stable")]  # so that sums are what is left out
+    candidates = candidates[np.argsort(spreads[candidates], kind="stable")]  # so that sums are left out
     room = n * draws - basis.shape[1]
     kept, _ = independent(residuals / scale, candidates.tolist(), max(0, room))
     relations = np.zeros((d, len(kept)))
@@ -169,14 +263,14 @@ def _comings(results: Results, often: IntArray, follow: IntArray, others: int) -
     """(N, k) whether each cell that comes and goes is a number, those about half the time first, while there is room;
     and how many are left out. Margins that ``follow`` their parts come and go with them, which is nothing new."""
     n, d = results.n_databases, results.outcomes.shape[-1]
-    there = (results.outcomes == 0).reshape(-1, d)
+    present = (results.outcomes == 0).reshape(-1, d)
     comes = np.setdiff1d(np.flatnonzero((often >= _EACH_WAY) & (n - often >= _EACH_WAY)), follow)
-    _, first = np.unique(there[:, comes], axis=1, return_index=True)  # cells that come and go together are one
+    _, first = np.unique(present[:, comes], axis=1, return_index=True)  # cells that come and go together are one
     ranked = comes[np.sort(first)]
     ranked = ranked[np.argsort(np.abs(often[ranked] - n / 2), kind="stable")]
     room = max(0, int(_MOST_COMING * n) - others)
     taken = ranked[:room]
-    return there[:, taken].astype(float), len(ranked) - len(taken)
+    return present[:, taken].astype(float), len(ranked) - len(taken)
 
 
 def _orthonormal(columns: Sequence[FloatArray]) -> FloatArray:

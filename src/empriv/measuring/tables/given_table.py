@@ -1,4 +1,4 @@
-"""`GivenTableRisk`: a whole table, to somebody who knows the calendar, the previous table or other quantities.
+"""`GivenTableRisk`: a whole table, to a reader who knows the calendar, the previous table or other quantities.
 
 These are further regressors of every cell, beside the cells that a person does not touch. Of the previous table its
 main axes are known: as many regressors as cells would leave nothing over.
@@ -16,16 +16,15 @@ import numpy as np
 from empriv.errors import InputError
 from empriv.measuring.densities.density import Density, density_or_default, is_literal
 from empriv.measuring.given.calendar import calendar_terms, order_of, required_times
-from empriv.measuring.given.choose_known import FEWEST, SILENT, Step
-from empriv.measuring.given.given_risk import quantities_of
+from empriv.measuring.given.given_risk import FEWEST, SILENT, Step, quantities_of
 from empriv.measuring.given.iid_tests import iid_tests
 from empriv.measuring.given.reader_knowledge import Given
-from empriv.measuring.given.regression import LEAST_LEFT, explained_by
-from empriv.measuring.given.terms import Term, number_term
+from empriv.measuring.given.regression import LEAST_LEFT, Term, check_enough, explained_by, number_term
 from empriv.measuring.tables.fit import TableFit, fit_table
 from empriv.measuring.tables.table_risk import TableRisk, measure_table
 from empriv.results import FloatArray, IntArray, Results
-from empriv.words.findings import Finding
+from empriv.words import what_is_known
+from empriv.words.message import Message
 
 _AXES = 5  # of the previous table that are known, at most
 _EACH_AXIS = 20  # databases for each of them
@@ -35,7 +34,7 @@ _STEPS = ("nothing", "calendar", "previous")
 
 @dataclass(frozen=True, eq=False)
 class GivenTableRisk(TableRisk):
-    """How private a whole table is for every individual, to somebody who knows part of what it is made of.
+    """How private a whole table is for every individual, to a reader who knows part of what it is made of.
 
     Attributes
     ----------
@@ -52,7 +51,7 @@ class GivenTableRisk(TableRisk):
 
     @cached_property
     def unconditional(self) -> TableRisk:
-        """The risk to somebody who knows nothing but the table."""
+        """The risk to a reader who knows nothing but the table."""
         return measure_table(self.whole, density=self.recipe)
 
     @property
@@ -61,21 +60,13 @@ class GivenTableRisk(TableRisk):
         return self.whole.n_databases - self.results.n_databases
 
     @property
-    def findings(self) -> tuple[Finding, ...]:
-        """What was counted as known, as codes and numbers."""
-        known = {
-            "names": [term.name for term in self.known],
-            "parameters": 1 + sum(term.size for term in self.known),
-            "n": self.results.n_databases,
-            "logarithm": False,
-            "spread": False,
-        }
-        said = [Finding("given", known)]
-        if self.steps:
-            said.append(Finding("given-chosen", {"name": self.steps[-1].name, "p": self.steps[-1].p}))
-        if self.dropped:
-            said.append(Finding("given-dropped", {"count": self.dropped}))
-        return tuple(said)
+    def messages(self) -> tuple[Message, ...]:
+        """What was counted as known, in words."""
+        last = self.steps[-1] if self.steps else None
+        return what_is_known.given(
+            [term.name for term in self.known], 1 + sum(term.size for term in self.known), self.results.n_databases,
+            chosen=None if last is None else (last.name, last.p), dropped=self.dropped,
+        )  # fmt: skip
 
 
 def measure_given_table(
@@ -99,7 +90,7 @@ def measure_given_table(
         terms = [*quantities, *(dates if given.calendar else [])]
         lags = tuple(range(1, given.previous + 1))
     kept, everything = _with_lags(results, terms, lags, order)
-    _enough(everything, len(kept))
+    check_enough(len(kept), 1 + sum(term.size for term in everything))
     table = measure_table(results.on_databases(kept), density=recipe, known=everything)
     risk = GivenTableRisk(
         **{name: getattr(table, name) for name in ("results", "fit", "influences", "leaks", "recipe", "known")},
@@ -132,7 +123,10 @@ def _with_lags(
 
 
 def _axes_of(fit: TableFit, count: int) -> FloatArray:
-    """(count, n) the main axes of what is left of a table by what is known alone, averaged over draws."""
+    """(count, n) the main axes of the residuals of a table given what is known alone, averaged over draws; none of a
+    table of which nothing varies."""
+    if not len(fit.kept):
+        return np.zeros((0, fit.n))
     by_database = fit.residuals.reshape(fit.n, -1, len(fit.kept)).mean(axis=1)
     scaled = by_database / np.maximum(fit.spreads[fit.kept], 1e-300)
     return np.asarray(np.linalg.svd(scaled, full_matrices=False)[0][:, :count].T)
@@ -141,7 +135,7 @@ def _axes_of(fit: TableFit, count: int) -> FloatArray:
 def _choose(
     results: Results, quantities: Sequence[Term], dates: Sequence[Term], order: IntArray, *, ordered: bool
 ) -> tuple[list[Term], tuple[int, ...], tuple[Step, ...]]:
-    """As much as it takes until the axes of what is left look independent and identically distributed."""
+    """As much as it takes until the axes of the residuals look independent and identically distributed."""
     steps: list[Step] = []
     terms: list[Term] = list(quantities)
     lags: tuple[int, ...] = ()
@@ -164,12 +158,3 @@ def _choose(
         if p > SILENT:
             break
     return terms, lags, tuple(steps)
-
-
-def _enough(known: Sequence[Term], n: int) -> None:
-    parameters = 1 + sum(term.size for term in known)
-    if n < parameters + LEAST_LEFT:
-        raise InputError(
-            f"There must be at least {parameters + LEAST_LEFT} databases to take out what is known, {LEAST_LEFT} more "
-            f"than the {parameters} parameters that it needs, got {n}. Hint: fewer quantities, or coarser categories."
-        )

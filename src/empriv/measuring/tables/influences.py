@@ -1,6 +1,6 @@
 """What individuals change in a table: which cells, by how much, and whether the rest of the table allows it.
 
-Most people touch few cells, so only what is not 0 is kept. Where somebody changes what kind of outcome a cell is (a
+Most people touch few cells, so only what is not 0 is kept. Where a person changes what kind of outcome a cell is (a
 number becomes NULL), or moves a cell that is a number too seldom to be regressed on, it `turns` the cell: no
 difference is taken there, and bounds count the database as telling for certain.
 """
@@ -15,8 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from empriv.measuring.line.atoms import tie_tolerance
-from empriv.measuring.tables.fit import TableFit
-from empriv.measuring.tables.margins import CONSTANT, zero_filled
+from empriv.measuring.tables.fit import CONSTANT, TableFit, zero_filled
 from empriv.results import FloatArray, IntArray, Results
 
 _VALUES = 4_000_000  # held at once
@@ -139,8 +138,8 @@ def influences_on(results: Results, fit: TableFit) -> Influences:
             entry, place = np.nonzero(off & fit.carried[margins.cells])
             broken.append(np.stack((start + entry, margins.cells[place]), axis=1))
             # a margin that goes with the last of its parts is no further outcome
-            there = entry_codes[rows] == 0
-            with_parts = (there[..., margins.parts] @ adding > 0) == there[..., margins.cells]
+            present = entry_codes[rows] == 0
+            with_parts = (present[..., margins.parts] @ adding > 0) == present[..., margins.cells]
             turning[:, margins.cells] &= off | ~(margins.follows & with_parts.all(axis=1))
         turns_at.append(np.argwhere(turning) + np.array([start, 0]))
         if len(others) and not fit.saturated:

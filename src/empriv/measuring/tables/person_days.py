@@ -1,6 +1,6 @@
 """What people did in a table on each day that they were in: which cells they moved, and by how much.
 
-On a published day everybody's influence is known exactly. A day is *certain* where somebody changes whether a cell has
+On a published day everybody's influence is known exactly. A day is *certain* where a person changes whether a cell has
 an answer at all, or, without noise, breaks what else determines a cell: no law hides that.
 """
 
@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from empriv.measuring.line.atoms import tie_tolerance
-from empriv.measuring.tables.directions import Leak
 from empriv.measuring.tables.fit import TableFit
 from empriv.measuring.tables.influences import Influences
+from empriv.measuring.tables.leaks import Leak
 from empriv.results import FloatArray, IntArray, Results
 
 BoolArray = npt.NDArray[np.bool_]
@@ -31,7 +31,7 @@ class PersonDays:
     results : the table
     cells, moves : (k,) positions of cells and by how much they moved, mean over draws, day after day
     starts : (days + 1,) where the cells of each day begin
-    certain : (days,) days on which no law hides what somebody did
+    certain : (days,) days on which no law hides what a person did
     """
 
     results: Results

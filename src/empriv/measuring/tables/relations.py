@@ -3,7 +3,7 @@ besides, and tables with noise whose cells add up again.
 
 Relations are found from the answers themselves: a weighted sum of cells that is constant over all databases, and that
 nobody moves. A hidden cell can be had back exactly if some relation holds it and no other hidden cell. Ranges are not
-looked at: two hidden counts that add up to 1 are known to be 0 or 1.
+used: two hidden counts that add up to 1 are known to be 0 or 1.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from empriv.errors import InputError
-from empriv.measuring.tables.margins import zero_filled
+from empriv.measuring.tables.fit import zero_filled
 from empriv.results import FloatArray, Results
 
 BoolArray = npt.NDArray[np.bool_]
 
 _CONSTANT = 1e-7  # of a cell's size: what is smaller is rounding
-_ROWS = 4_000  # of the answers without each individual that are looked at first
+_ROWS = 4_000  # of the answers without each individual that are used first
 _LEAST_ROWS = 2  # times the cells: with fewer, cells seem to add up by chance
 
 

@@ -1,16 +1,16 @@
 """`TableRisk`: the privacy of a whole table, of any number of cells (docs/tables.md).
 
-People touch few cells; what they do not touch is the same with and without them, and so is known. What is left of the
+People touch few cells; what they do not touch is the same with and without them, and so is known. The residual of the
 cells that they do touch is one number in their direction (`fit`), and is measured as one number is: people of one cell
-by `each_cell`, the others by `several`. Forgetting cells is post-processing, so nobody's delta_i is below that of a
-cell alone. Exact leaks (`leaks`) are found for any number of cells.
+by `cell_risks`, the others by `multi_cell`. Forgetting cells is post-processing, so nobody's delta_i is below that of
+a cell alone. Exact leaks (`leaks`) are found for any number of cells.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -21,16 +21,15 @@ import numpy.typing as npt
 from empriv.base.arguments import probability
 from empriv.base.progress import progress
 from empriv.errors import InputError
-from empriv.measuring.contract import RiskContract, smallest_epsilons
+from empriv.measuring.any_risk import AnyRisk, smallest_epsilons
 from empriv.measuring.densities.density import Density, density_or_default
-from empriv.measuring.given.terms import Term
+from empriv.measuring.given.regression import Term
 from empriv.measuring.line.risk import Risk
-from empriv.measuring.tables.directions import Leak
-from empriv.measuring.tables.each_cell import EachCell, GivenRest, Line, lines_of
+from empriv.measuring.tables.cell_risks import EachCell, GivenRest, Line, lines_of
 from empriv.measuring.tables.fit import BoolArray, TableFit, filled, fit_table
 from empriv.measuring.tables.influences import Influences, influences_on
-from empriv.measuring.tables.leaks import alone_in_cells, table_leaks
-from empriv.measuring.tables.several import MOST_EXPOSED, Directions, SeveralCells, hockey_sticks
+from empriv.measuring.tables.leaks import Leak, alone_in_cells, table_leaks
+from empriv.measuring.tables.multi_cell import MOST_EXPOSED, Directions, MultiCellPeople, hockey_sticks
 from empriv.results import FloatArray, IntArray, Results
 
 
@@ -58,7 +57,7 @@ def measure_table(results: Results, *, density: Density | None = None, known: Se
 
 
 @dataclass(frozen=True, eq=False)
-class TableRisk(RiskContract):
+class TableRisk(AnyRisk):
     """How private a whole table is for every individual: an estimate from the databases at hand.
 
     Made by `empriv.measure` and `empriv.audit` of a query that gives several numbers.
@@ -66,7 +65,7 @@ class TableRisk(RiskContract):
     Attributes
     ----------
     results : what was measured
-    fit : what is left of each cell given the others
+    fit : the residuals of each cell given the others
     influences : what each individual changes
     leaks : exact leaks, each with a combination of cells in words
     recipe : how densities are estimated
@@ -90,7 +89,7 @@ class TableRisk(RiskContract):
     leaks: tuple[Leak, ...] = field(repr=False)
     recipe: Density = field(repr=False)
     known: tuple[Term, ...] = field(default=(), repr=False)
-    made_from: RiskContract | None = field(default=None, repr=False, kw_only=True)
+    made_from: AnyRisk | None = field(default=None, repr=False, kw_only=True)
 
     def curves(self, epsilons: FloatArray) -> FloatArray:
         out = self.alone_curves(epsilons)
@@ -135,10 +134,6 @@ class TableRisk(RiskContract):
             if largest == math.inf:  # nobody can need more
                 return largest
         return max(largest, self.several.epsilon(delta))
-
-    def made_by(self, source: RiskContract) -> TableRisk:
-        """The same, of cells that were computed from others, one by one: no figure is above that of the others."""
-        return replace(self, made_from=source)
 
     @property
     def each_number(self) -> Mapping[str, Risk]:
@@ -222,11 +217,11 @@ class TableRisk(RiskContract):
         return self._grouped[0]
 
     @cached_property
-    def several(self) -> SeveralCells:
+    def several(self) -> MultiCellPeople:
         """Everybody else who changes something."""
         largest = self._largest_sizes
         rows = self._grouped[1]
-        return SeveralCells(self.fit, self.influences, rows[np.argsort(-largest[rows], kind="stable")])
+        return MultiCellPeople(self.fit, self.influences, rows[np.argsort(-largest[rows], kind="stable")])
 
     @cached_property
     def _grouped(self) -> tuple[list[Line], IntArray]:
@@ -265,7 +260,7 @@ class TableRisk(RiskContract):
         return {}
 
     def _each_cell_of_several(self) -> list[tuple[IntArray, IntArray, Directions]]:
-        """Each cell of people who touch several, given the cells that they do not touch: what is left of it, at
+        """Each cell of people who touch several, given the cells that they do not touch: its residuals, at
         variance 1, with everyone and without them."""
         out = []
         on_lines = [line.rows for line in self.lines if len(line.places) > 1]

@@ -9,14 +9,13 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass
-from functools import singledispatch
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from empriv.base.harmless import shortened
-from empriv.measuring import GivenRisk, RiskContract
+from empriv.base.text import shortened
+from empriv.measuring import AnyRisk, GivenRisk
 from empriv.report.charts.chart import (
     BLUE,
     HEIGHT,
@@ -34,7 +33,7 @@ from empriv.report.charts.chart import (
 )
 from empriv.report.gather import Material
 from empriv.results import FloatArray, Outcome, Results
-from empriv.scale.tallied import TalliedRisk
+from empriv.scale.totalled_risk import TotalledRisk
 from empriv.words.nouns import days_of
 from empriv.words.sentences import amount
 
@@ -112,19 +111,14 @@ def answers_of(results: Results) -> FloatArray:
         return np.asarray(np.nanmean(results.q.reshape(results.n_databases, -1), axis=1))
 
 
-@singledispatch
-def predictable(risk: RiskContract, answers: FloatArray) -> Predictable:  # noqa: ARG001 — nothing is known
+def predictable(risk: AnyRisk, answers: FloatArray) -> Predictable:
     """What somebody can predict of the answers, by what was counted as known."""
-    return _around_median(answers)
+    if isinstance(risk, TotalledRisk):
+        return predictable(risk.kept, answers)
+    return _around_fit(risk, answers) if isinstance(risk, GivenRisk) else _around_median(answers)
 
 
-@predictable.register
-def _(risk: TalliedRisk, answers: FloatArray) -> Predictable:
-    return predictable(risk.riskiest, answers)
-
-
-@predictable.register
-def _(risk: GivenRisk, answers: FloatArray) -> Predictable:
+def _around_fit(risk: GivenRisk, answers: FloatArray) -> Predictable:
     left, fit = risk.left, risk.left.fit
     here = np.isfinite(fit.residuals)
     if not here.any():

@@ -1,6 +1,6 @@
 """`Chart`: a Vega-Lite spec, the data behind it, and how to read both. It can be saved as a picture, a page or a spec.
 
-The theme and the colours are here; `curves`, `laws`, `people`, `by_database` and the others decide what is drawn.
+The theme and the colours are here; `curves`, `laws`, `moves_chart` and the others decide what is drawn.
 vl-convert turns a spec into a picture without a browser, and is imported when a picture is asked for.
 """
 
@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from empriv.base.harmless import visible
 from empriv.base.storage import write_atomically
+from empriv.base.text import visible
 from empriv.errors import InputError
 
 FORMATS = ("svg", "png", "pdf", "html", "json")

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from empriv.report.charts.chart import (
     BLUE,
-    GREEN,
     INK,
-    ORANGE,
-    PURPLE,
     SKY,
     VERMILION,
     Chart,
@@ -26,10 +23,6 @@ from empriv.report.charts.chart import (
 from empriv.report.gather import Material
 from empriv.results import FloatArray
 from empriv.words.sentences import number, percent
-
-_LINES = (BLUE, VERMILION, GREEN, PURPLE, INK, ORANGE)
-_LONG = 18  # letters of a name from which a legend has one column
-_DASHES: tuple[list[int], ...] = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [4, 1], [1, 3])
 
 
 def delta_chart(material: Material) -> Chart:
@@ -70,51 +63,6 @@ def total_risk_chart(material: Material) -> Chart:
             f"independent. The upper end of the {'bar' if apart else 'band'} is indicative only: with many individuals "
             "it is mostly sampling noise."
         ),
-    )
-
-
-def lines_chart(
-    epsilons: FloatArray,
-    lines: Mapping[str, FloatArray],
-    *,
-    start: int,
-    name: str,
-    title: str,
-    caption: str,
-    axis: str = "delta (most exposed individual)",
-    apart: bool = False,
-) -> Chart:
-    """Several curves along epsilon; colours and dashes tell them apart. ``apart`` marks the epsilons themselves."""
-    all_values = np.concatenate([np.asarray(line, float) for line in lines.values()])
-    x, y = _across(epsilons, apart), risk_scale(all_values, np.zeros(0))
-    rows = [
-        row
-        for line_name, line in lines.items()
-        for row in records(epsilon=epsilons, value=_on(y, line), which=[line_name] * len(epsilons))
-    ]
-    names = list(lines)
-    legend = {"columns": 1 if max(map(len, names)) > _LONG else 2}
-    encoding = {
-        "x": x.encoding("epsilon", "epsilon"),
-        "y": y.encoding("value", axis),
-        "color": {
-            "field": "which", "type": "nominal", "sort": names, "legend": legend,
-            "scale": {"domain": names, "range": [_LINES[k % len(_LINES)] for k in range(len(names))]},
-        },
-        "strokeDash": {
-            "field": "which", "type": "nominal", "sort": names, "legend": legend,
-            "scale": {"domain": names, "range": [_DASHES[k % len(_DASHES)] for k in range(len(names))]},
-        },
-    }  # fmt: skip
-    line = layer("lines", {"type": "line", "strokeWidth": 2, "point": {"size": 40} if apart else False}, rows, encoding)
-    cursor = layer("cursor", {"type": "rule", "color": INK}, records(epsilon=[epsilons[min(start, len(epsilons) - 1)]]),
-                   {"x": x.encoding("epsilon", "epsilon")})  # fmt: skip
-    return Chart(
-        name=name,
-        title=title,
-        caption=caption,
-        spec=spec_of(layer=[line, cursor]),
-        data={"epsilon": numbers(epsilons), **{line_name: numbers(line) for line_name, line in lines.items()}},
     )
 
 

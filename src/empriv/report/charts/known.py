@@ -5,19 +5,18 @@ With everyone, and without the most exposed individual, who is not named.
 
 from __future__ import annotations
 
-from functools import singledispatch
 from typing import Any
 
 import numpy as np
 
-from empriv.base.harmless import shortened
+from empriv.base.text import shortened
 from empriv.measuring import GivenRisk
-from empriv.measuring.contract import RiskContract
+from empriv.measuring.any_risk import AnyRisk
 from empriv.report.charts.answers import answer_axis, labelled, value_range
 from empriv.report.charts.chart import BLUE, HEIGHT, VERMILION, Chart, Scale, layer, numbers, records, spec_of
 from empriv.report.gather import Material
 from empriv.results import FloatArray
-from empriv.scale.tallied import TalliedRisk
+from empriv.scale.totalled_risk import TotalledRisk
 
 _MOST = 400  # databases that are drawn, evenly; the table has more
 _MOST_ROWS = 2_000
@@ -28,18 +27,14 @@ def known_chart(material: Material) -> Chart | None:
     return _known(material.audit.measured, material)
 
 
-@singledispatch
-def _known(risk: RiskContract, material: Material) -> Chart | None:  # noqa: ARG001 — other kinds take nothing out
-    return None
+def _known(risk: AnyRisk, material: Material) -> Chart | None:
+    """Other kinds take nothing out."""
+    if isinstance(risk, TotalledRisk):
+        return _known(risk.kept, material)
+    return _taken_out(risk, material) if isinstance(risk, GivenRisk) else None
 
 
-@_known.register
-def _(risk: TalliedRisk, material: Material) -> Chart | None:
-    return _known(risk.riskiest, material)
-
-
-@_known.register
-def _(risk: GivenRisk, material: Material) -> Chart | None:
+def _taken_out(risk: GivenRisk, material: Material) -> Chart | None:
     left, fit = risk.left, risk.left.fit
     n = left.original.n_databases
     here = np.flatnonzero(np.isfinite(fit.residuals))

@@ -1,18 +1,12 @@
-"""Charts of laws: densities with and without an individual, and outcomes with a mass of their own.
-
-Several numbers are in `table_chart`, what is known in `known`, noise in `released`.
-"""
+"""The chart of densities with everyone and without the most exposed individual, as the paper draws them."""
 
 from __future__ import annotations
 
 import math
-from functools import singledispatch
-from typing import Any
 
 import numpy as np
 
-from empriv.errors import InputError
-from empriv.measuring import GivenRisk, Risk, RiskContract
+from empriv.measuring import AnyRisk, GivenRisk, Risk
 from empriv.measuring.densities import Mixture
 from empriv.report.charts.chart import (
     BLUE,
@@ -30,11 +24,10 @@ from empriv.report.charts.chart import (
 )
 from empriv.report.gather import Material
 from empriv.results import FloatArray
-from empriv.scale.tallied import TalliedRisk
+from empriv.scale.totalled_risk import TotalledRisk
 
 _POINTS = 220
 TALL, LOW = 150, 90
-_BARS_WIDTH = 200
 
 
 def density_chart(material: Material) -> Chart | None:
@@ -42,20 +35,14 @@ def density_chart(material: Material) -> Chart | None:
     return _density(material.audit.measured, material)
 
 
-@singledispatch
-def _density(risk: RiskContract, material: Material) -> Chart | None:  # noqa: ARG001 — other kinds have none
-    return None
-
-
-@_density.register
-def _(risk: Risk, material: Material) -> Chart | None:
-    return _density_of(risk, material, "query result", "")
-
-
-@_density.register
-def _(risk: GivenRisk, material: Material) -> Chart | None:
-    given = " Results are drawn without what is known: only what is left of them protects."
-    return _density_of(risk, material, "what is left of a query result", given)
+def _density(risk: AnyRisk, material: Material) -> Chart | None:
+    """Other kinds have none."""
+    if isinstance(risk, TotalledRisk):
+        return _density(risk.kept, material)  # the most exposed individual is among them
+    if isinstance(risk, GivenRisk):
+        given = " Results are drawn without what is known: only what is left of them protects."
+        return _density_of(risk, material, "what is left of a query result", given)
+    return _density_of(risk, material, "query result", "") if isinstance(risk, Risk) else None
 
 
 def _density_of(risk: Risk, material: Material, title: str, said: str) -> Chart | None:
@@ -79,11 +66,6 @@ def _density_of(risk: Risk, material: Material, title: str, said: str) -> Chart 
         spec=chart.spec,
         data=chart.data,
     )
-
-
-@_density.register
-def _(risk: TalliedRisk, material: Material) -> Chart | None:
-    return _density(risk.riskiest, material)  # the most exposed individual is among them
 
 
 def two_laws(
@@ -180,10 +162,3 @@ def _places(risk: Risk, points: FloatArray) -> FloatArray:
     if len(points) <= _POINTS:
         return np.unique(np.concatenate((even, points)))
     return even
-
-
-def same_length(places: Any, densities: Any) -> None:
-    if len(places) != len(densities) or len(places) == 0:
-        raise InputError(
-            f"Places and densities must have the same length, at least 1, got {len(places)} and {len(densities)}."
-        )

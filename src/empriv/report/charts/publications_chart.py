@@ -39,7 +39,7 @@ def publications_chart(material: Material) -> Chart | None:
     level = told.level
     estimate, upper = [told.estimated_delta(count) for count in counts], [told.upper_delta(count) for count in counts]
     limits = [delta for at, delta in targets if at == epsilon]
-    x = Scale(1.0, float(counts[-1]), "log", tuple(c for c in (1, 7, 30, 100, 365, 1000, *_MORE) if c <= counts[-1]))
+    x = Scale(1.0, float(counts[-1]), "log", tuple(c for c in (1, 7, 30, 100, 365, *_MORE) if c <= counts[-1]))
     y = risk_scale(np.array([*estimate, *limits]), np.array(upper))
     names = ["estimate", f"upper figure ({percent(level)})"]
     rows = [
@@ -54,11 +54,11 @@ def publications_chart(material: Material) -> Chart | None:
         "strokeDash": {"field": "which", "type": "nominal", "scale": {"domain": names, "range": [[1, 0], [6, 3]]}},
     }
     layers = [layer("lines", {"type": "line", "strokeWidth": 2}, rows, encoding)]
-    layers += [
-        layer("target", {"type": "rule", "color": VERMILION, "strokeDash": [2, 2]}, records(value=[limit]),
-              {"y": y.encoding("value", "delta (most exposed individual)")})
-        for limit in limits
-    ]  # fmt: skip
+    if limits:
+        layers.append(
+            layer("target", {"type": "rule", "color": VERMILION, "strokeDash": [2, 2]}, records(value=limits),
+                  {"y": y.encoding("value", "delta (most exposed individual)")})
+        )  # fmt: skip
     if audit.times > 1:
         layers.append(
             layer("now", {"type": "rule", "color": INK}, records(count=[audit.times]),

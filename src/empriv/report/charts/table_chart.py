@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from empriv.base.harmless import shortened
+from empriv.base.text import shortened
 from empriv.measuring.tables import TableRisk
 from empriv.report.charts.chart import HEAT, INK, LINE, Chart, layer, records, stacked
 from empriv.report.gather import Material
 from empriv.report.remedies import Remedy, remedies
 from empriv.results import Cell, FloatArray, Results
-from empriv.validate.table_cover import CoverByCell, cover_by_cell, days_of
+from empriv.validate.covering import CoverByCell, cover_by_cell
+from empriv.validate.table_cover import days_of
 from empriv.words.sentences import amount, quantity
 from empriv.words.table_words import ALL, cells_in_words, remedy_sentence
 
@@ -55,7 +56,7 @@ def movers_of(risk: TableRisk) -> Movers:
 
 
 def table_chart(material: Material) -> Chart | None:
-    """Cover by cell; None if there are only one or two numbers, and of a scan, which is of one number."""
+    """Cover by cell; None if there are only one or two numbers, and of people measured in chunks."""
     risk = material.audit.once
     if not isinstance(risk, TableRisk) or len(risk.fit.cells) < _LEAST_CELLS:
         return None
@@ -141,7 +142,7 @@ def _view(
                  "labelAngle": 0 if len(right_names) <= 8 else -40, "labelPadding": 6, "labelLimit": 110},
     }  # fmt: skip
     key = {
-        "title": "most moved, of the cover",
+        "title": "most that anybody moved it, in units of what is hidden",
         "columns": 6,
         "columnPadding": 16,
         "symbolStrokeWidth": 0,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from empriv.base.text import visible
 from empriv.report.charts.chart import (
     BLUE,
     FAINT,
@@ -34,8 +34,7 @@ _COLOURS = (BLUE, VERMILION, GREEN, PURPLE, INK, ORANGE, SKY, FAINT)
 _DASHES: tuple[list[int], ...] = ([1, 0], [7, 3], [2, 2], [9, 3, 2, 3], [4, 1], [3, 5])
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 _TALL = 340
-_FAR = 16.0  # pixels from which a label is joined to its mark by a line
-_LETTER, _LINE_HEIGHT = 6.7, 14.0  # of a label, in pixels: about 12 points of the page's font
+_LETTER = 6.7  # pixels of a label's letter
 
 
 def versus_chart(
@@ -45,24 +44,21 @@ def versus_chart(
     start: int,
     name: str,
     title: str,
-    axis: str,
     caption: str,
+    axis: str = "delta (most exposed individual)",
 ) -> Chart:
-    """Curves of several protocols along epsilon in one view."""
+    """Several curves along epsilon in one view; colours and dashes tell them apart."""
     names = list(curves)
     all_values = np.concatenate([np.asarray(curve, float) for curve in curves.values()])
     x, y = Scale(0.0, float(epsilons[-1]) or 1.0), risk_scale(all_values, np.zeros(0))
-    styles = dict(zip(names, zip(_colours(names), _dashes(names), strict=True), strict=True))
     rows = [
         row
         for protocol, curve in curves.items()
         for row in records(epsilon=epsilons, estimate=_falling(y, curve), which=[protocol] * len(epsilons))
     ]
-    scales = {"type": "nominal", "field": "which", "sort": names}
-    widest = max(map(len, names)) * _LETTER + 45
-    legend = {"symbolSize": 500, "rowPadding": 0, "columns": max(1, min(4, int(WIDTH / widest)))}
-    colour = {**scales, "legend": legend, "scale": {"domain": names, "range": [style[0] for style in styles.values()]}}
-    dash = {**scales, "legend": legend, "scale": {"domain": names, "range": [style[1] for style in styles.values()]}}
+    kind = {"type": "nominal", "field": "which", "sort": names, "legend": {**_legend(names), "symbolSize": 500}}
+    colour = {**kind, "scale": {"domain": names, "range": _colours(names)}}
+    dash = {**kind, "scale": {"domain": names, "range": [_DASHES[k % len(_DASHES)] for k in range(len(names))]}}
     at_x = x.encoding("epsilon", "epsilon")
     lines = layer(
         "lines", {"type": "line", "strokeWidth": 2.2, "clip": True}, rows,
@@ -72,25 +68,22 @@ def versus_chart(
         "cursor", {"type": "rule", "color": INK}, records(epsilon=[float(epsilons[min(start, len(epsilons) - 1)])]),
         {"x": at_x},
     )  # fmt: skip
-    table: dict[str, Any] = {"epsilon": numbers(epsilons)}
-    for protocol, curve in curves.items():
-        table[protocol] = numbers(curve)
     foot = " The scale is logarithmic, with 0 at the bottom." if y.kind == "log" else ""
     return Chart(
         name=name,
         title=title,
         caption=f"{caption}{foot}",
         spec=spec_of(layer=[lines, cursor], height=_TALL),
-        data=table,
+        data={"epsilon": numbers(epsilons), **{protocol: numbers(curve) for protocol, curve in curves.items()}},
     )
 
 
 def _falling(scale: Scale, curve: FloatArray) -> FloatArray:
     """A falling curve as it is drawn: on a logarithmic scale it ends where it reaches the bottom."""
-    drawn = _drawn(scale, curve)
+    values = drawn(scale, curve)
     if scale.kind == "log":
-        drawn[np.flatnonzero(drawn <= scale.low)[1:]] = np.nan
-    return drawn
+        values[np.flatnonzero(values <= scale.low)[1:]] = np.nan
+    return values
 
 
 def utility_chart(
@@ -99,60 +92,33 @@ def utility_chart(
     """Mean error against risk, a mark for each protocol, and a front through those that no other improves on."""
     shown = {protocol: point for protocol, point in points.items() if not any(map(math.isnan, point))}
     names = list(points)
-    errors = np.array([point[0] for point in shown.values()])
-    risks = np.array([point[1] for point in shown.values()])
+    errors, risks = (np.array([point[k] for point in shown.values()]) for k in (0, 1))
     x, y = _error_scale(errors), risk_scale(risks, np.zeros(0))
     at_x, at_y = x.encoding("error", "mean absolute error of the answer"), y.encoding("risk", axis)
-    colour = {"field": "which", "type": "nominal", "legend": None, "scale": {"domain": names, "range": _colours(names)}}
-    shape = {
-        "field": "which", "type": "nominal", "legend": None,
-        "scale": {"domain": names, "range": [_SHAPES[(k + k // 6) % 6] for k in range(len(names))]},
-    }  # fmt: skip
-    drawn_x, drawn_y = _drawn(x, errors), _drawn(y, risks)
-    at = {protocol: (float(drawn_x[k]), float(drawn_y[k])) for k, protocol in enumerate(shown)}
-    pixels = {protocol: _pixels(x, y, *point) for protocol, point in at.items()}
-    places = label_places(pixels, [pixels[protocol] for protocol in front])
-    labels = [
-        layer(
-            f"label{k}",
-            {"type": "text", "align": place[2], "baseline": "middle", "dx": place[0], "dy": place[1], "color": INK},
-            records(error=[at[protocol][0]], risk=[at[protocol][1]], text=[protocol]),
-            {"x": at_x, "y": at_y, "text": {"field": "text"}},
-        )
-        for k, (protocol, place) in enumerate(places.items())
-    ]
-    leaders = [
-        layer(
-            f"leader{k}", {"type": "rule", "color": FAINT, "strokeWidth": 0.8},
-            records(error=[at[protocol][0]], risk=[at[protocol][1]]),
-            {"x": at_x, "y": at_y, "x2": {"value": pixels[protocol][0] + dx},
-             "y2": {"value": pixels[protocol][1] + dy - math.copysign(7.0 if align == "center" else 0.0, dy)}},
-        )
-        for k, (protocol, (dx, dy, align)) in enumerate(places.items())
-        if abs(dy) > _FAR
-    ]  # fmt: skip
+    kind = {"field": "which", "type": "nominal", "sort": names, "legend": _legend(names)}
+    colour = {**kind, "scale": {"domain": names, "range": _colours(names)}}
+    # with the colours no two of a dozen are alike
+    shape = {**kind, "scale": {"domain": names, "range": [_SHAPES[(k + k // 6) % 6] for k in range(len(names))]}}
+    rows = records(error=drawn(x, errors), risk=drawn(y, risks), which=list(shown))
+    by_name = {row["which"]: row for row in rows}
+    ordered = [{**by_name[visible(protocol)], "order": k} for k, protocol in enumerate(front)]
     line = layer(
-        "front", {"type": "line", "color": FAINT, "strokeWidth": 1.5, "strokeDash": [4, 3]},
-        records(error=[at[protocol][0] for protocol in front], risk=[at[protocol][1] for protocol in front],
-                order=range(len(front))),
+        "front", {"type": "line", "color": FAINT, "strokeWidth": 1.5, "strokeDash": [4, 3]}, ordered,
         {"x": at_x, "y": at_y, "order": {"field": "order"}},
     )  # fmt: skip
     marks = layer(
-        "marks", {"type": "point", "filled": True, "size": 110, "opacity": 1},
-        records(error=drawn_x, risk=drawn_y, which=list(shown)),
+        "marks", {"type": "point", "filled": True, "size": 110, "opacity": 1}, rows,
         {"x": at_x, "y": at_y, "color": colour, "shape": shape},
     )  # fmt: skip
     missing = [protocol for protocol in points if protocol not in shown]
     left = f" Not drawn, because they give no answer: {', '.join(missing)}." if missing else ""
-    logs = " and ".join(
-        word for word, scale in (("error", x), ("risk", y)) if scale.kind == "log"
-    )  # fmt: skip
+    logs = " and ".join(word for word, scale in (("error", x), ("risk", y)) if scale.kind == "log")
     scale_said = f" The scale of {logs} is logarithmic, with 0 at its end." if logs else ""
     return Chart(
         name=name,
         title=title,
         caption=f"{caption}{scale_said}{left}",
-        spec=spec_of(layer=[line, *leaders, marks, *labels], height=_TALL),
+        spec=spec_of(layer=[line, marks], height=_TALL),
         data={
             "protocol": names,
             "mean absolute error": numbers(np.array([point[0] for point in points.values()])),
@@ -162,63 +128,8 @@ def utility_chart(
     )
 
 
-def label_places(
-    at: Mapping[str, tuple[float, float]],
-    line: Sequence[tuple[float, float]] = (),
-    *,
-    width: float = WIDTH,
-    height: float = _TALL,
-) -> dict[str, tuple[float, float, str]]:
-    """(dx, dy, align) of each label, so that none lies on another, on a mark, on ``line`` or outside, if possible.
-
-    Places are tried in the order of how well they read: right, left, above, below, then further away.
-    """
-    boxes = [(x - 7, y - 7, x + 7, y + 7) for x, y in at.values()]
-    for (x, y), (to_x, to_y) in pairwise(line):
-        steps = max(1, int(max(abs(to_x - x), abs(to_y - y)) / 4))
-        boxes += [
-            (x + (to_x - x) * k / steps - 1, y + (to_y - y) * k / steps - 1,
-             x + (to_x - x) * k / steps + 1, y + (to_y - y) * k / steps + 1)
-            for k in range(steps + 1)
-        ]  # fmt: skip
-    out: dict[str, tuple[float, float, str]] = {}
-    for label, (x, y) in at.items():
-        wide = _LETTER * len(label)
-        tries = []
-        for far in (0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0):
-            step = far * _LINE_HEIGHT
-            for sign in (-1.0, 1.0) if far else (1.0,):
-                tries += [(11.0, sign * step, "left"), (-11.0, sign * step, "right")]
-            tries += [(0.0, -15.0 - step, "center"), (0.0, 15.0 + step, "center")]
-        best, least = tries[0], math.inf
-        for dx, dy, align in tries:
-            left = x + dx - {"left": 0.0, "right": wide, "center": wide / 2}[align]
-            box = (left, y + dy - _LINE_HEIGHT / 2, left + wide, y + dy + _LINE_HEIGHT / 2)
-            outside = box[0] < 0 or box[2] > width or box[1] < 0 or box[3] > height
-            cost = sum(_overlap(box, other) for other in boxes) + (1e4 if outside else 0.0)
-            if cost < least:
-                best, least = (dx, dy, align), cost
-            if cost == 0:
-                break
-        dx, dy, align = best
-        left = x + dx - {"left": 0.0, "right": wide, "center": wide / 2}[align]
-        boxes.append((left, y + dy - _LINE_HEIGHT / 2, left + wide, y + dy + _LINE_HEIGHT / 2))
-        out[label] = best
-    return out
-
-
-def _overlap(a: tuple[float, ...], b: tuple[float, ...]) -> float:
-    across, down = min(a[2], b[2]) - max(a[0], b[0]), min(a[3], b[3]) - max(a[1], b[1])
-    return across * down if across > 0 and down > 0 else 0.0
-
-
 def _colours(names: Sequence[str]) -> list[str]:
     return [_COLOURS[k % len(_COLOURS)] for k in range(len(names))]
-
-
-def _dashes(names: Sequence[str]) -> list[list[int]]:
-    """With `_colours` no two of a dozen are alike; colour-blind readers still have six dashes."""
-    return [_DASHES[k % len(_DASHES)] for k in range(len(names))]
 
 
 def _error_scale(errors: FloatArray) -> Scale:
@@ -235,17 +146,13 @@ def _error_scale(errors: FloatArray) -> Scale:
     return Scale(bottom, top, "log", tuple(10.0**k for k in exponents))
 
 
-def _pixels(x: Scale, y: Scale, error: float, risk: float) -> tuple[float, float]:
-    return WIDTH * _share(x, error), _TALL * (1.0 - _share(y, risk))
+def _legend(names: Sequence[str]) -> dict[str, Any]:
+    """As many columns as fit."""
+    widest = max(map(len, names)) * _LETTER + 45
+    return {"symbolSize": 200, "rowPadding": 0, "columns": max(1, min(4, int(WIDTH / widest)))}
 
 
-def _share(scale: Scale, value: float) -> float:
-    if scale.kind == "log":
-        return math.log(value / scale.low) / math.log(scale.high / scale.low)
-    return (value - scale.low) / (scale.high - scale.low)
-
-
-def _drawn(scale: Scale, values: FloatArray) -> FloatArray:
+def drawn(scale: Scale, values: FloatArray) -> FloatArray:
     """Values as they can be drawn: on a logarithmic scale 0 is at the bottom."""
     values = np.array(values, float)
     return np.maximum(values, scale.low) if scale.kind == "log" else values

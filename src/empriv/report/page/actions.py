@@ -8,18 +8,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from empriv.auditing.audit import Audit
-from empriv.base.harmless import visible
+from empriv.base.text import visible
 from empriv.comparing.advising import advise
 from empriv.comparing.ways import Action, Advice
 from empriv.errors import InputError
 from empriv.noise.noise import Noise
 from empriv.validate.verdict import FAIL, PASS, UNRESOLVED
+from empriv.words.nouns import Nouns
 from empriv.words.sentences import amount, number, percent, tells_little
+from empriv.words.what_to_do import title
 
 if TYPE_CHECKING:
+    from empriv.collecting import Databases, Engine
     from empriv.validate.verdict import Verdict
 
 _MOST_ROWS = 5
+LITTLE = "little"
 
 
 @dataclass(frozen=True)
@@ -48,47 +52,69 @@ def worst_first(verdicts: Sequence[tuple[str, Verdict]]) -> list[tuple[str, Verd
 
 
 def quick_advice(
-    audit: Audit, verdicts: Sequence[Verdict], saved: str = "audit.empriv", noise: object = None
+    audit: Audit,
+    verdicts: Sequence[Verdict],
+    saved: str = "audit.empriv",
+    *,
+    noise: object = None,
+    data: Databases | None = None,
+    engine: Engine | None = None,
 ) -> Advice | None:
-    """What can be done about the worst verdict, from the results alone; None where there is no target or no way.
+    """What can be done about the worst verdict, on the rows if they are given; None without a target or a way.
 
     The worst verdict comes first; ``saved`` is the file of the audit that commands name, ``noise`` what was designed
-    before. Rounding is left out: every step of it takes as long as the audit.
+    before.
     """
     if not verdicts or verdicts[0].basis != "bound":
         return None
     worst = verdicts[0]
     limits = {target.name: target.limit for target in worst.targets}
-    presence = worst.presence
     try:
         return advise(
-            audit, epsilon=worst.epsilon, delta=limits.get("delta"), total_risk=limits.get("total_risk"),
-            presence=presence, level=worst.level, saved=saved, rounding=False,
-            noise=noise if isinstance(noise, Noise) else None,
+            audit, data, epsilon=worst.epsilon, delta=limits.get("delta"), total_risk=limits.get("total_risk"),
+            presence=worst.presence, level=worst.level, saved=saved,
+            noise=noise if isinstance(noise, Noise) else None, engine=engine,
         )  # fmt: skip
     except InputError:
-        return None  # several numbers, or a scan, which holds too little
+        return None  # several numbers, or people who were measured in chunks
 
 
-def actions_of(advice: Advice, unit: str) -> Actions:
-    """What each kind of action gives and costs, classical noise last."""
+def actions_of(advice: Advice, unit: str, nouns: Nouns) -> Actions:
+    """What each kind of action gives and costs, classical noise last; what hides less than the best and errs more is
+    left out."""
+    best = advice.best
     rows = tuple(
         ActionRow(
-            visible(action.title), _hides(action, unit), _error(action, unit), action.verdict,
+            visible(title(action.code, action.parameters, nouns.each, unit)),
+            _hides(action, unit), _error(action, unit), _verdict(action),
             "" if action.toml else visible(action.command),
-            action is advice.best and not tells_little(action.share, 1.0),
+            action is best and not tells_little(action.share, 1.0),
         )
         for action in (*advice.of_each_kind()[: _MOST_ROWS - 1], *filter(None, [advice.classical]))
-        if action.code != "noise" or action.error > 0
+        if action is best or not _beaten(action, best)
     )  # fmt: skip
     return Actions(rows)
 
 
+def _beaten(action: Action, best: Action | None) -> bool:
+    """Whether the best hides more and errs less; noise of size 0 is the answer as it is."""
+    if action.code == "noise" and action.error <= 0:
+        return True
+    return best is not None and action.error > best.error and action.cover < best.cover
+
+
 def _hides(action: Action, unit: str) -> str:
     """The largest move that is hidden after it; delta where that was not asked."""
+    if action.code == "cap" and action.verdict == PASS:
+        return f"all that the cap leaves (up to {amount(action.cover, unit)})"
     if not math.isnan(action.cover):
         return "nothing shown" if action.cover <= 0 else amount(action.cover, unit)
     return "not measured" if action.upper is None or action.upper >= 1 else f"delta at most {number(action.upper)}"
+
+
+def _verdict(action: Action) -> str:
+    """The verdict; "little" where it passes, but so little is left of the answer that nobody should publish it."""
+    return LITTLE if action.verdict == PASS and tells_little(action.share, 1.0) else action.verdict
 
 
 def _error(action: Action, unit: str) -> str:
@@ -97,5 +123,5 @@ def _error(action: Action, unit: str) -> str:
         return missing or "not known"
     said = "none" if action.error == 0 else f"±{amount(action.error, unit)}"
     if action.error and math.isfinite(action.share):
-        said += f" ({percent(action.share)}{', which tells little' if tells_little(action.share, 1.0) else ''})"
+        said += f" ({percent(action.share)} of a typical answer)"
     return f"{said}, {missing}" if missing else said

@@ -17,7 +17,8 @@ import numpy as np
 
 from empriv.auditing.audit import Audit
 from empriv.auditing.deciding import typical_answer
-from empriv.base.harmless import shortened, visible
+from empriv.auditing.summary import Figure, figure_sentence, tail_sentence, with_validity
+from empriv.base.text import shortened, visible
 from empriv.comparing.ways import Advice
 from empriv.noise.noise import Noise
 from empriv.noise.table_noise import TableNoise
@@ -36,16 +37,16 @@ from empriv.report.page.rendering import (
     safe_svg,
     times,
 )
-from empriv.words.decision import KINDS, Decision
-from empriv.words.facts import Figure
+from empriv.words.decision import KINDS, PUBLISH, Decision
+from empriv.words.nouns import Nouns
 from empriv.words.sentences import amount, databases, number, people, percent, tells_little
-from empriv.words.summary import figure_sentence, tail_sentence
+from empriv.words.what_to_do import error_said
 
 if TYPE_CHECKING:
     from empriv.validate.verdict import Verdict
 
 SEVERITIES = {"error": "problem", "warning": "be wary", "info": "fine"}
-INSIDE = "Keep this page inside: it shows what single individuals did."
+INSIDE = "Keep this page inside your organisation."
 _SHOWN_COUNTS = (1, 7, 30, 365)
 _MOST_NUMBERS = 6  # of several, whose noise is listed
 _UNCHECKED = (
@@ -90,7 +91,7 @@ def page_of(
 ) -> str:
     """The page of one release; ``names`` are those of ``material.rows``."""
     audit = material.audit
-    summary = audit.with_validity(audit.summary())
+    summary = with_validity(audit, audit.summary())
     drawn = {made.name: made for made in charts_of(material, answers=answers)}
     picture = next(drawn[name] for name in (TABLE, FIRST, AGAIN, "delta") if name in drawn and _is_first(name, audit))
     again = again_of(material, drawn.get(AGAIN), picture) if noise is None else again_with(noise)
@@ -99,6 +100,7 @@ def page_of(
     said = {decision.reason, *warnings}
     checked = {check.sentence for check in audit.checks}
     tail = [tail_sentence(audit.epsilon(0.0))] if audit.measured.tells_epsilon(0.0) else []
+    instead, costs = instead_of(decision, advice, audit.nouns)
     content = {
         "title": title_of(audit, title),
         "asked": visible(header_of(audit)),
@@ -106,8 +108,11 @@ def page_of(
         "public": False,
         "decision": decision,
         "decision_kind": KINDS.get(decision.word, "open"),
-        "instead": instead_of(decision, advice),
-        "n_warnings": warnings_said(len(warnings)),
+        "instead": instead,
+        "way": costs,
+        "beyond": "" if costs else decision.beyond,
+        "small": small_print(decision, audit, costs=costs),
+        "warned": "Read the warnings before signing." if warnings and not instead else "",
         "alarms": alarms,
         "verdicts": [
             (visible(text), {"word": str(verdict), "sentence": verdict.sentence,
@@ -152,38 +157,59 @@ def title_of(audit: Audit, title: str | None) -> str:
     """The page's title: as given, or the query and how often its answer is published."""
     if title is not None:
         return visible(title)
-    query = "the query" if audit.origin is None else shortened(" ".join(audit.query.split()), 80)
-    often = "" if audit.times == 1 else f", published {audit.times:,} times"
-    return visible(f"Privacy of {query}{often}")
+    query = "this answer" if audit.results.components is None else "this table"
+    if _is_expression(audit):
+        query = shortened(" ".join(audit.query.split()), 80)
+    often = "" if audit.times == 1 else f" {audit.times:,} times"
+    return visible(f"May {query} be published{often}?")
 
 
 def header_of(audit: Audit) -> str:
     """Of how many databases and individuals it is."""
     nouns = audit.nouns
-    return f"{nouns.databases(audit.n_databases)}, {audit.n_individuals:,} individuals{_called(nouns.individual)}."
+    called = f" ({nouns.individual})" if nouns.individual else ""
+    query = (
+        "" if audit.origin is None or _is_expression(audit) else f"{shortened(' '.join(audit.query.split()), 160)}; "
+    )
+    return f"{query}{nouns.databases(audit.n_databases)}, {audit.n_individuals:,} individuals{called}."
 
 
-def _called(noun: str) -> str:
-    return f" ({noun})" if noun else ""
+def _is_expression(audit: Audit) -> bool:
+    """Whether the query is short enough for a title: an expression such as avg(delay)."""
+    return audit.origin is not None and not audit.query.lstrip(" (").lower().startswith(("select", "with"))
 
 
-def warnings_said(count: int) -> str:
-    return "" if not count else "1 warning: read before signing." if count == 1 else (
-        f"{count} warnings: read before signing."
-    )  # fmt: skip
-
-
-def instead_of(decision: Decision, advice: Advice | None) -> str:
-    """What to do where the answer may not be published as it is, from what was tried."""
-    if KINDS.get(decision.word) != "stop" or advice is None:
-        return ""
+def instead_of(decision: Decision, advice: Advice | None, nouns: Nouns) -> tuple[str, bool]:
+    """What to do where the answer may not be published as it is, from what was tried; and whether it has a figure."""
+    if KINDS.get(decision.word) != "stop":
+        return "", False
+    if advice is None:
+        return "Do not sign.", False
     best = advice.best
     if best is None:
-        return "Nothing that was tried makes it publishable."
-    said = f"{best.title[0].lower()}{best.title[1:]}: {advice.cost(best)}"
+        return "Nothing that was tried makes it publishable: do not sign.", False
     if tells_little(best.error, advice.typical):
-        return visible(f"Hiding everybody takes {advice.cost(best)}: try larger groups or longer times.")
-    return visible(f"Instead: {said}.")
+        return (
+            "Noise that hides them errs by more than half the answer: do not sign; try larger groups or longer times.",
+            False,
+        )
+    # one figure: the action's own, or its error
+    title = f"cap what {nouns.each} adds, and add a little noise" if best.code == "cap" else best.title
+    cost = "" if any(map(str.isdigit, title)) or not best.error > 0 else f" ({error_said(best.error, advice.unit)})"
+    said = f"Instead: {title[0].lower()}{title[1:]}{cost}. Sign the page of that answer, not this one."
+    return visible(said), True
+
+
+def small_print(decision: Decision, audit: Audit, *, costs: bool) -> str:
+    """What a decision rests on, and when to refuse, for small letters."""
+    said = [decision.beyond] if costs else []
+    days = f"{audit.nouns.database or 'database'}s"
+    if decision.word == PUBLISH:
+        said.append(f"The exact answer may go out: {days} differ anyway, which hides small moves.")
+    said += [decision.promise, decision.condition]
+    if KINDS.get(decision.word) in ("publish", "change"):
+        said.append("Refuse to sign if that does not hold.")
+    return " ".join(filter(None, said))
 
 
 def noise_said(noise: Noise | TableNoise, audit: Audit) -> NoiseSaid:
@@ -330,7 +356,7 @@ def notebook_html(audit: Audit) -> str:
     >>> notebook_html(audit)[:5]
     '<div>'
     """
-    summary = audit.with_validity(audit.summary())
+    summary = with_validity(audit, audit.summary())
     made = audit.decision()
     n = audit.n_individuals
     picture = "moves" if CHARTS["moves"](gather(audit)) is not None else "delta"

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from empriv.base.arguments import one_of
-from empriv.base.harmless import shortened, visible
 from empriv.base.storage import write_atomically
-from empriv.comparing.comparison import Comparison
-from empriv.comparing.telling import notes_of
+from empriv.base.text import shortened, visible
+from empriv.comparing.comparison import Comparison, notes_of
 from empriv.errors import InputError
 from empriv.report.charts.chart import Chart, round_up
 from empriv.report.charts.versus import utility_chart, versus_chart
@@ -23,7 +22,7 @@ from empriv.words import side_by_side as words
 from empriv.words.sentences import databases, number, people
 
 _MOST_CELLS = 12  # of a table, whose errors are shown for each protocol; JSON has all of them
-COMPARISON_CHARTS = ("delta", "total_risk", "utility", "utility_total_risk")
+COMPARISON_CHARTS = ("delta", "total_risk", "utility")
 _LONGEST = 40
 _AXES = {"delta": "delta (most exposed individual)", "total_risk": "total risk (anybody)"}
 
@@ -72,7 +71,7 @@ def write_comparison(comparison: Comparison, path: str | PathLike[str], *, title
         )
     charts = [
         _chart(comparison, chart_name, material, first_epsilon)
-        for chart_name in COMPARISON_CHARTS[: 4 if errors else 2]
+        for chart_name in COMPARISON_CHARTS[: 3 if errors else 2]
     ]
     content = {
         "title": visible(title) if title is not None else "Protocols side by side",
@@ -98,7 +97,7 @@ def write_comparison(comparison: Comparison, path: str | PathLike[str], *, title
 
 
 def comparison_chart(comparison: Comparison, name: str, epsilon: float | None = None) -> Chart:
-    """One chart: "delta" or "total_risk" along epsilon; "utility" or "utility_total_risk" at one epsilon.
+    """One chart: "delta" or "total_risk" along epsilon; "utility", error against delta at one epsilon.
 
     Examples
     --------
@@ -111,24 +110,23 @@ def comparison_chart(comparison: Comparison, name: str, epsilon: float | None = 
     'utility'
     """
     one_of("name", name, COMPARISON_CHARTS)
-    if name.startswith("utility") and (comparison.truth is None or not comparison.scalar):
+    if name == "utility" and (comparison.truth is None or not comparison.scalar):
         raise InputError("`name` must be delta or total_risk without a truth, or where queries give several numbers.")
     at = comparison.epsilons[0] if epsilon is None else float(epsilon)
-    along = {} if name.startswith("utility") else _materials(comparison, at)
+    along = {} if name == "utility" else _materials(comparison, at)
     return _chart(comparison, name, along, at)
 
 
 def _chart(comparison: Comparison, name: str, material: dict[str, Material], at: float) -> Chart:
     names = _names(comparison)
-    if name.startswith("utility"):
-        figure = "delta" if name == "utility" else "total_risk"
-        risk = comparison.delta(at) if figure == "delta" else comparison.total_risk(at)
+    if name == "utility":
+        delta = comparison.delta(at)
         return utility_chart(
-            {names[row.protocol]: (row.mean_absolute, float(risk[row.protocol])) for row in comparison.utility},
-            [names[protocol] for protocol in comparison.front(at, figure)],
+            {names[row.protocol]: (row.mean_absolute, float(delta[row.protocol])) for row in comparison.utility},
+            [names[protocol] for protocol in comparison.front(at)],
             name=name,
-            title=f"Error against {figure.replace('_', ' ')} at epsilon {label(at)}",
-            axis=_AXES[figure],
+            title=f"Error against delta at epsilon {label(at)}",
+            axis=_AXES["delta"],
             caption=(
                 "Further down is more private, further left more exact. The dashed line joins the protocols that no "
                 "other improves on in both. It goes by the estimates, so neighbours on it may not really differ."

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from empriv.base.harmless import shortened, visible
+from empriv.base.text import shortened, visible
 from empriv.report.gather import MOST_LISTED, Material
 from empriv.results import Results
 from empriv.validate.covering import has_moves, hiding_of, results_of
@@ -44,7 +44,7 @@ def _by_moves(material: Material, names: Sequence[str]) -> People:
     order = np.lexsort((np.asarray(names, dtype=str), -size))
     shown = [int(k) for k in order[:MOST_LISTED] if size[k] > 0]
     presence = audit.results.presence[material.rows]
-    cover = None if material.day is None else material.day.cover
+    cover = None if material.day is None else material.day.in_residuals
     rows = []
     for k in shown:
         place = int(worst[k])
@@ -68,7 +68,7 @@ def _by_moves(material: Material, names: Sequence[str]) -> People:
 
 
 def _by_delta(material: Material, names: Sequence[str]) -> People:
-    """Of several numbers, of a series and of a scan."""
+    """Of several numbers, of a series and of people measured in chunks."""
     audit, nouns = material.audit, material.audit.nouns
     delta = material.curves.table[:, material.start]
     size = np.where(np.isnan(material.influence), np.inf, material.influence)[material.rows]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from functools import singledispatch
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
@@ -18,26 +17,26 @@ import numpy as np
 
 from empriv.auditing.audit import Audit
 from empriv.auditing.knowledge import knows
-from empriv.base.harmless import shortened, visible
-from empriv.measuring import RiskContract
+from empriv.auditing.summary import Figure, figure_sentence
+from empriv.base.text import shortened, visible
+from empriv.measuring import AnyRisk
 from empriv.report.charts.curves import banded_chart
 from empriv.report.gather import gather
 from empriv.report.page.audit_page import (
     SEVERITIES,
     asked_columns,
     between,
+    small_print,
     title_of,
     unchecked,
 )
 from empriv.report.page.rendering import label, payload_of, picture_of, render, times
 from empriv.results import FloatArray
-from empriv.scale.tallied import TalliedRisk
+from empriv.scale.totalled_risk import TotalledRisk
 from empriv.validate.bounds.line_bounds import floor
 from empriv.words import sentences as words
 from empriv.words.decision import KINDS, Decision
-from empriv.words.facts import Figure
 from empriv.words.sentences import number, percent
-from empriv.words.summary import figure_sentence
 
 if TYPE_CHECKING:
     from empriv.validate.verdict import Verdict
@@ -127,7 +126,10 @@ def public_page(
         "verdicts": [(visible(text), {"word": str(verdict), "reasons": ()}) for text, verdict in verdicts],
         "inside": "",
         "instead": "",
-        "n_warnings": "",
+        "way": False,
+        "beyond": decision.beyond,
+        "small": small_print(decision, audit, costs=False),
+        "warned": "",
         "noise": None,
         "picture": pictures[0],
         "actions": None,
@@ -162,20 +164,16 @@ def public_page(
 def _decision(audit: Audit, verdicts: Sequence[tuple[str, Verdict]], figures: str) -> Decision:
     """The word of the decision; its reasons hold no figure that is not rounded."""
     made = audit.decision([verdict for _, verdict in verdicts])
-    sentences = [words.side_by_side(v.by_estimate, v.by_bound, v.level, "") for _, v in verdicts]
+    sentences = [verdict.said() for _, verdict in verdicts]
     condition = f"Holds for databases like these {audit.n_databases:,}."
     return Decision(made.word, made.line, " ".join(dict.fromkeys(sentences)) or figures, condition, made.promise)
 
 
-@singledispatch
-def _stops(risk: RiskContract, audit: Audit) -> FloatArray:  # noqa: ARG001 — of any kind
-    """Where curves are drawn, beside the epsilons asked for."""
+def _stops(risk: AnyRisk, audit: Audit) -> FloatArray:
+    """Where curves are drawn, beside the epsilons asked for; of people measured in chunks, nothing else can be."""
+    if isinstance(risk, TotalledRisk):
+        return np.array(risk.epsilons)
     return np.linspace(0.0, float(gather(audit).epsilons[-1]), _STOPS)
-
-
-@_stops.register
-def _(risk: TalliedRisk, audit: Audit) -> FloatArray:  # noqa: ARG001 — nothing else could be asked
-    return np.array(risk.epsilons)
 
 
 def coarse_up(value: float) -> float:

@@ -19,7 +19,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from empriv.base.harmless import script_json
+from empriv.base.text import script_json
 from empriv.errors import InputError
 from empriv.report.charts.chart import WIDTH, Chart
 

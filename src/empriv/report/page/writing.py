@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from empriv.auditing.audit import Audit
+from empriv.auditing.deciding import verdicts_on
 from empriv.auditing.ranking import names_of
-from empriv.base.harmless import visible
 from empriv.base.storage import write_atomically
+from empriv.base.text import visible
 from empriv.comparing.ways import Advice
 from empriv.errors import InputError, MissingExtraError
+from empriv.judge.noise_kernels import kernel_of
 from empriv.noise.noise import Noise
 from empriv.noise.table_noise import TableNoise
 from empriv.report.gather import Material, gather
@@ -28,9 +30,8 @@ from empriv.report.page.audit_page import page_of
 from empriv.report.page.people_table import individuals_rows
 from empriv.report.page.public import public_page
 from empriv.report.page.rendering import page_path
-from empriv.validate.bounds.noise_as_kernel import kernel_of
-from empriv.validate.covering import Covered, covered, has_moves
-from empriv.words.decision import Decision
+from empriv.validate.covering import covered, has_moves
+from empriv.words.decision import Covered, Decision
 
 if TYPE_CHECKING:
     from empriv.judge.noise_kernels import NoiseKernel
@@ -76,7 +77,7 @@ def write_report(
     show_ids : show identifiers; else pseudonyms, with a key to them in ``<name>.key.json`` (mode 0600)
     public : a version that may be published: no individuals, no results, coarse figures
     epsilons : where curves are measured; default: about 40, the epsilons asked for among them
-    verdicts : each target in words, with its verdict
+    verdicts : each target in words, with its verdict, besides those of the audit itself
     noise : from `design_noise`, for this audit: the page is that of the answer with it
     answers : show the answers themselves, which a page leaves out unless it is asked for them
     config : the text of an audit.toml that repeats the run
@@ -99,7 +100,9 @@ def write_report(
     'audit.key.json'
     """
     target = page_path(path)
-    verdicts = worst_first(verdicts)
+    own = verdicts_on(audit)
+    said = {text for text, _ in own}
+    verdicts = worst_first([*own, *(pair for pair in verdicts if pair[0] not in said)])
     if public:
         if show_ids or beside or answers or noise is not None:
             raise InputError(
@@ -117,7 +120,9 @@ def write_report(
         target_said = f"delta <= {noise.delta:g} at {noise.epsilon:g}"
         verdicts = [(target_said, audit.verdict(epsilon=noise.epsilon, delta=noise.delta))]
     day, kernel = hidden_by(audit, verdicts, noise)
-    material = gather(audit, epsilons, names=every_name, targets=targets_of(verdicts), day=day, kernel=kernel)
+    material = gather(
+        audit, epsilons, names=every_name, targets=targets_of(verdicts), day=day, kernel=kernel, pseudonyms=not show_ids
+    )
     labels, names = material.labels, material.names_listed or []
     key = None
     names_said = "By their identifiers."
@@ -127,7 +132,7 @@ def write_report(
     judged = [verdict for _, verdict in verdicts]
     advice = quick_advice(audit, judged, noise=noise) if advice is None else advice
     decision = audit.decision(judged, noise=noise)
-    actions = None if advice is None else actions_of(advice, audit.unit)
+    actions = None if advice is None else actions_of(advice, audit.unit, audit.nouns)
     text = page_of(
         material, names=names, names_said=names_said, decision=decision, verdicts=verdicts, advice=advice,
         actions=actions, noise=noise, answers=answers, config=config, title=title,

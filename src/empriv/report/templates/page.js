@@ -35,6 +35,12 @@
     window.addEventListener("afterprint", function () { record.open = open; });
   }
 
+  // In a frame, the page says how high it is, so that nothing is scrolled inside.
+  if (window.parent !== window) {
+    const page = document.documentElement;
+    new ResizeObserver(function () { window.parent.postMessage({ height: page.offsetHeight }, "*"); }).observe(page);
+  }
+
   // In a frame, whoever framed it may ask for the paper.
   window.addEventListener("message", function (event) {
     if (event.source === window.parent && event.data === "print") window.print();

@@ -14,36 +14,35 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from empriv.base.arguments import confidence_level, epsilon_grid
-from empriv.base.display import table_html
+from empriv.base.arguments import confidence_level, epsilon_grid, finite_epsilon, probability
+from empriv.base.text import table_html
 from empriv.errors import InputError
-from empriv.judge.noise_kernels import NoiseKernel
+from empriv.judge.noise_kernels import NoiseGiven, is_noise, kernel_of
 from empriv.judge.upper import LEAST_DATABASES
-from empriv.measuring.contract import RiskContract, Several, total_risk_of
+from empriv.measuring.any_risk import AnyRisk, Several, total_risk_of
 from empriv.measuring.given.definition4 import WorstRisk
 from empriv.measuring.line.risk import Risk
-from empriv.measuring.series import RepeatedRisk
+from empriv.measuring.series import HowOften, Publications, RepeatedRisk
 from empriv.measuring.tables import TableRisk
 from empriv.results import FloatArray
-from empriv.validate.bounds.line_bounds import draws_averaged, floor, line_bounds
-from empriv.validate.bounds.noise_as_kernel import NoiseGiven, is_noise, kernel_of
+from empriv.validate.bounds.line_bounds import PeopleBounds, floor, line_bounds, no_upper_bound
 from empriv.validate.bounds.table_bounds import table_bounds
-from empriv.words.findings import Finding
-from empriv.words.sentences import number, percent
+from empriv.words.message import Message
+from empriv.words.sentences import number, percent, so_many
 
 
 @dataclass(frozen=True, eq=False)
 class Bounds:
     """Lower bound, estimate and upper bound of delta, at one epsilon (floats) or along a curve (arrays).
 
-    Made by `empriv.bounds`, and by `bounds` of an audit or a risk.
+    Made by `bounds` of an audit or a risk.
 
     Attributes
     ----------
     epsilon, level : what was asked
     lower, estimate, upper : of delta, the most exposed individual's failure probability
     upper_i : (individuals,) or (individuals, epsilons) the upper bound of each delta_i
-    assumes : what the upper bound assumes, as codes and numbers; ``notes`` are the same in words
+    assumes : what the upper bound assumes; ``notes`` are their sentences
 
     Examples
     --------
@@ -63,7 +62,7 @@ class Bounds:
     estimate: Any
     upper: Any
     upper_i: FloatArray = field(repr=False)
-    assumes: tuple[Finding, ...]
+    assumes: tuple[Message, ...]
 
     def __repr__(self) -> str:
         first, *others = self.to_json()
@@ -78,51 +77,41 @@ class Bounds:
         rows = [[number(row[name], 3) for name in columns] for row in self.to_json()]
         return table_html(f"Bounds on delta at {percent(self.level)} confidence", list(columns), rows)
 
+    def at_first(self) -> Bounds:
+        """At the first epsilon alone, as floats."""
+        names = ("epsilon", "lower", "estimate", "upper")
+        first: dict[str, Any] = {name: float(getattr(self, name)[0]) for name in names}
+        return replace(self, **first, upper_i=self.upper_i[:, 0])
+
     @property
     def notes(self) -> tuple[str, ...]:
         """What the bounds assume, in words."""
-        return tuple(finding.sentence for finding in self.assumes)
+        return tuple(message.sentence for message in self.assumes)
+
+    @property
+    def said(self) -> tuple[str, str]:
+        """The upper and the lower bound at the first epsilon, in words."""
+        most, least = (float(np.ravel(figures)[0]) for figures in (self.upper, self.lower))
+        level = percent(self.level)
+        if most >= 1:
+            upper = f"Upper bound ({level}): none; delta may be as large as 1."
+        else:
+            at_most = "delta < 1" if number(most).startswith(">") else f"delta ≤ {number(most)}"
+            upper = f"Upper bound ({level}, conditional): {at_most}. Assumes i.i.d. databases."
+        at_least = f"delta > {number(least)[1:]}" if number(least).startswith(">") else f"delta ≥ {number(least)}"
+        lower = f"Lower bound ({level}, approximate): {at_least}."
+        none = "" if least > 0 else " No loss demonstrated; this is not evidence of privacy."
+        return upper, f"{lower}{none}"
 
     def to_json(self) -> list[dict[str, Any]]:
         """One dict for each epsilon, without anything about single individuals."""
         columns = ("epsilon", "lower", "estimate", "upper")
         rows = zip(*(np.atleast_1d(getattr(self, name)) for name in columns), strict=True)
-        facts = {"level": self.level, "assumes": [finding.code for finding in self.assumes]}
+        facts = {"level": self.level, "assumes": [message.code for message in self.assumes]}
         return [{**{name: float(value) for name, value in zip(columns, row, strict=True)}, **facts} for row in rows]
 
 
-@dataclass(frozen=True)
-class BoundsAsked:
-    """How bounds are wanted: the arguments of `bounds`, checked.
-
-    Attributes
-    ----------
-    level : of confidence
-    noise : that is added to the answer, or to each cell; 0 as it is
-    """
-
-    level: float
-    noise: NoiseGiven = 0.0
-
-    @property
-    def kernel(self) -> NoiseKernel | None:
-        """The noise of one number; None as it is."""
-        return kernel_of(self.noise)[0]
-
-    @property
-    def reach(self) -> float | None:
-        """The most that anybody may move the answer, where that is declared."""
-        return kernel_of(self.noise)[1]
-
-    @property
-    def noisy(self) -> bool:
-        """Whether there is noise."""
-        return is_noise(self.noise)
-
-
-def bounds(
-    risk: RiskContract, epsilon: float | Several, level: float | None = None, *, noise: NoiseGiven = 0.0
-) -> Bounds:
+def bounds(risk: AnyRisk, epsilon: float | Several, level: float | None = None, *, noise: NoiseGiven = 0.0) -> Bounds:
     """Bounds on delta and on every delta_i.
 
     With noise nothing is assumed of the law of the answers: the noise is the kernel. Without, the law is assumed to be
@@ -133,7 +122,7 @@ def bounds(
     risk : what was measured
     epsilon : a number, or an array for a curve; each epsilon's bound holds by itself at the level
     level : probability, over the draw of the databases, with which a bound holds; default 0.95, at which the upper
-        bound was validated (for a scan, the level that it was made with)
+        bound was validated (of people measured in chunks, no other)
     noise : added to the answer: the scale of Laplace noise, or a `Noise`; 0 judges the answer as it is. Of a
         table, as for `cover_by_cell`
 
@@ -146,33 +135,31 @@ def bounds(
     >>> rng = np.random.default_rng(0)
     >>> q = rng.normal(100.0, 10.0, 60)
     >>> risk = empriv.measure(q, q - rng.exponential(2.0, (3, 60)))
-    >>> as_it_is, noisy = empriv.bounds(risk, 0.1), empriv.bounds(risk, 0.1, noise=20.0)
+    >>> as_it_is, noisy = risk.bounds(0.1), risk.bounds(0.1, noise=20.0)
     >>> bool(noisy.upper < as_it_is.upper)
     True
     """
     level = confidence_level(risk.usual_level if level is None else level)
-    epsilon_grid(epsilon)
-    own = bounds_of(risk, epsilon, BoundsAsked(level, noise))
-    if risk.made_from is None or is_noise(noise):
-        return own
-    return _capped(risk, own, bounds(risk.made_from, epsilon, level))
+    grid = np.atleast_1d(epsilon_grid(epsilon))
+    found = bounds_of(risk, grid, level, noise)
+    if risk.made_from is not None and not is_noise(noise):
+        found = _capped(risk, found, bounds(risk.made_from, grid, level))
+    return found if np.ndim(epsilon) else found.at_first()
 
 
-def _capped(risk: RiskContract, own: Bounds, source: Bounds) -> Bounds:
+def _capped(risk: AnyRisk, own: Bounds, source: Bounds) -> Bounds:
     """Bounds of what was made from answers: not above those of the answers, which tell at least as much."""
     upper_i = np.minimum(own.upper_i, source.upper_i)
     least = floor(risk.results.n_databases, own.level)
     upper = np.maximum(upper_i.max(axis=0, initial=least), np.maximum(own.lower, own.estimate))
-    findings = own.assumes
+    assumes = own.assumes
     if np.any(source.estimate == own.estimate) or np.any(upper < own.upper):
-        numbers = {name: float(np.ravel(getattr(source, name))[0]) for name in ("epsilon", "estimate", "upper")}
-        findings = (*findings, Finding("made-from", numbers))
-    shaped = float if np.ndim(own.epsilon) == 0 else np.asarray
-    return replace(own, upper_i=upper_i, upper=shaped(upper), assumes=findings)
+        assumes = (*assumes, made_from(*(float(x[0]) for x in (source.epsilon, source.estimate, source.upper))))
+    return replace(own, upper_i=upper_i, upper=upper, assumes=assumes)
 
 
 def upper_total_risk(bounded: Bounds) -> FloatArray:
-    """(epsilons,) ``1 - prod(1 - upper_i)``; 1 where nobody's own bound is known, as of a scan."""
+    """(epsilons,) ``1 - prod(1 - upper_i)``; 1 where nobody's own bound is known, as of people measured in chunks."""
     count = len(np.atleast_1d(bounded.upper))
     each = bounded.upper_i.reshape(-1, count)
     total = total_risk_of(np.minimum(each, 1.0)) if len(each) else np.ones(count)
@@ -180,50 +167,68 @@ def upper_total_risk(bounded: Bounds) -> FloatArray:
 
 
 @singledispatch
-def bounds_of(risk: RiskContract, epsilon: float | Several, asked: BoundsAsked) -> Bounds:
-    """Bounds by the kind of risk. A kind not known here gets the lower bound that it demonstrates, and no upper one."""
-    no_noise(asked)
-    grid = np.atleast_1d(np.asarray(epsilon, float))
-    lower = np.minimum(risk.lower_bounds(grid, asked.level, 0), 1.0)
-    return make_bounds(risk, epsilon, asked, lower, _no_upper(risk, grid), [Finding("no-bound-of-kind")])
+def bounds_of(risk: AnyRisk, epsilons: FloatArray, level: float, noise: NoiseGiven = 0.0) -> Bounds:
+    """Bounds along a curve, by the kind of risk. A kind not known here gets none: from 0 to 1."""
+    no_noise(noise)
+    lower = np.zeros(len(epsilons))
+    none = Message(
+        "no-bound-of-kind",
+        "No upper bound is known for this kind of risk: the estimate stands alone, and a target can be failed or left "
+        "unresolved by the bound, not passed.",
+    )
+    return make_bounds(risk, epsilons, level, lower, _no_upper(risk, epsilons), [none])
 
 
-def no_noise(asked: BoundsAsked) -> None:
+def made_from(epsilon: float, estimate: float, upper: float) -> Message:
+    """That answers which these were made from decided."""
+    return Message(
+        "made-from",
+        f"Made from answers which tell at most delta = {number(estimate)} at epsilon {epsilon:g} (upper bound "
+        f"{number(upper)}): what is made from them tells no more, and figures above that are cut off.",
+    )
+
+
+def no_noise(noise: NoiseGiven) -> None:
     """Refuse noise where it is not the kernel of one number."""
-    if asked.noisy:
+    if is_noise(noise):
         raise InputError("`noise` must be 0 for anything but one number published once, got noise.")
 
 
-@bounds_of.register
-def _(risk: Risk, epsilon: float | Several, asked: BoundsAsked) -> Bounds:
-    grid = np.atleast_1d(np.asarray(epsilon, float))
-    judged = line_bounds(risk, grid, asked.level, asked.kernel, asked.reach)
-    findings = [*judged.assumes, *other_level(asked.level)]
-    return make_bounds(risk, epsilon, asked, judged.lower, judged.upper_i, findings, estimate=judged.estimate)
+@bounds_of.register(Risk)
+def bounds_of_number(risk: Risk, epsilons: FloatArray, level: float, noise: NoiseGiven = 0.0) -> Bounds:
+    kernel, reach = kernel_of(noise)
+    found = line_bounds(risk, epsilons, level, kernel, reach)
+    return _of_people(risk, epsilons, level, noise, found)
 
 
-@bounds_of.register
-def _(risk: WorstRisk, epsilon: float | Several, asked: BoundsAsked) -> Bounds:
+@bounds_of.register(TableRisk)
+def bounds_of_table(risk: TableRisk, epsilons: FloatArray, level: float, noise: NoiseGiven = 0.0) -> Bounds:
+    """Of the paper's pair, from the bounds of each day: see `table_bounds`."""
+    return _of_people(risk, epsilons, level, noise, table_bounds(risk, epsilons, level, noise))
+
+
+def _of_people(risk: AnyRisk, epsilons: FloatArray, level: float, noise: NoiseGiven, found: PeopleBounds) -> Bounds:
+    assumes = [*found.assumes, *other_level(level)]
+    return make_bounds(
+        risk, epsilons, level, found.lower, found.upper_i, assumes, estimate=found.estimate, noisy=is_noise(noise)
+    )
+
+
+@bounds_of.register(WorstRisk)
+def bounds_of_worst(risk: WorstRisk, epsilons: FloatArray, level: float, noise: NoiseGiven = 0.0) -> Bounds:
     # The largest delta is that of one part, whose own upper bound covers it; lower bounds share the error among parts.
-    grid = np.atleast_1d(np.asarray(epsilon, float))
-    parts = [bounds_of(part, grid, asked) for part in risk.parts]
-    shared = replace(asked, level=level_of_each(asked.level, len(parts)))
+    parts = [bounds_of(part, epsilons, level, noise) for part in risk.parts]
+    each = level_of_each(level, len(parts))
     lowers = [
-        np.asarray(bounds_of(part, grid, shared).lower if np.any(one.lower > 0) else one.lower)
+        bounds_of(part, epsilons, each, noise).lower if np.any(one.lower > 0) else one.lower
         for part, one in zip(risk.parts, parts, strict=True)
     ]
     found = make_bounds(
-        risk, grid, asked, np.maximum.reduce(lowers), np.maximum.reduce([np.asarray(one.upper_i) for one in parts]),
-        tuple({finding.code: finding for one in parts for finding in one.assumes}.values()),
-        estimate=np.maximum.reduce([np.asarray(one.estimate) for one in parts]),
+        risk, epsilons, level, np.maximum.reduce(lowers), np.maximum.reduce([one.upper_i for one in parts]),
+        tuple({message.code: message for one in parts for message in one.assumes}.values()),
+        estimate=np.maximum.reduce([one.estimate for one in parts]), noisy=is_noise(noise),
     )  # fmt: skip
-    upper = np.maximum.reduce([np.asarray(found.upper), *(np.asarray(one.upper) for one in parts)])
-    if np.ndim(epsilon):
-        return replace(found, upper=upper)
-    return replace(
-        found, epsilon=float(grid[0]), lower=float(np.ravel(found.lower)[0]), upper=float(upper[0]),
-        estimate=float(np.ravel(found.estimate)[0]), upper_i=found.upper_i[:, 0],
-    )  # fmt: skip
+    return replace(found, upper=np.maximum.reduce([found.upper, *(one.upper for one in parts)]))
 
 
 def level_of_each(level: float, parts: int) -> float:
@@ -231,80 +236,70 @@ def level_of_each(level: float, parts: int) -> float:
     return 1.0 - (1.0 - level) / parts
 
 
-@bounds_of.register(TableRisk)
-def bounds_of_table(risk: TableRisk, epsilon: float | Several, asked: BoundsAsked) -> Bounds:
-    """Of the paper's pair, from the bounds of each day: see `table_bounds`."""
-    grid = np.atleast_1d(np.asarray(epsilon, float))
-    found = table_bounds(risk, grid, asked.level, asked.noise)
-    findings = [*found.assumes, *draws_averaged(risk.results.draws or 1), *other_level(asked.level)]
-    return make_bounds(risk, epsilon, asked, found.lower, found.upper_i, findings, estimate=found.estimate)
-
-
-@bounds_of.register
-def _(risk: RepeatedRisk, epsilon: float | Several, asked: BoundsAsked) -> Bounds:
+@bounds_of.register(RepeatedRisk)
+def bounds_of_repeated(risk: RepeatedRisk, epsilons: FloatArray, level: float, noise: NoiseGiven = 0.0) -> Bounds:
     """Never below those of one publication, which is part of all: what it shows, all show."""
-    no_noise(asked)
-    grid = np.atleast_1d(np.asarray(epsilon, float))
-    single = bounds_of(risk.single, grid, asked)
+    no_noise(noise)
+    single = bounds_of(risk.single, epsilons, level)
     n = risk.results.n_databases
-    findings = [Finding("repeated-bound", {"times": risk.times})]
+    said = f"The upper figure of {risk.times:,} publications assumes a law without structure finer than the bandwidth."
+    assumes = [Message("repeated-bound", said)]
     if n < LEAST_DATABASES:
-        upper_i = _no_upper(risk, grid)
-        findings.append(Finding("no-upper-bound", {"n": n, "least": LEAST_DATABASES}))
+        upper_i = _no_upper(risk, epsilons)
+        assumes.append(no_upper_bound(n))
     else:
-        composed = np.maximum(risk.upper(grid, asked.level), risk.delta_i(grid))
+        composed = np.maximum(risk.upper(epsilons, level), risk.delta_i(epsilons))
         upper_i = np.maximum(composed, single.upper_i)
         if not risk.effects.held:
-            findings.append(Finding("no-repeated-bound", {"n": n, "several": bool(risk.results.components)}))
-    findings += [finding for finding in single.assumes if finding.code != "no-upper-bound"]
-    return make_bounds(risk, epsilon, asked, single.lower, upper_i, findings)
+            assumes.append(_no_repeated_bound(n, bool(risk.results.components)))
+    assumes += [message for message in single.assumes if message.code != "no-upper-bound"]
+    return make_bounds(risk, epsilons, level, single.lower, upper_i, assumes)
 
 
-def other_level(level: float) -> list[Finding]:
+def _no_repeated_bound(n: int, several: bool) -> Message:
+    if several:
+        said = "Several numbers published again and again have no upper figure: none was validated."
+    else:
+        said = (
+            f"{so_many(n, 'give')} no upper figure for several publications, since the results are skewed, end "
+            "abruptly or have two peaks: with fewer than 100 none was seen to hold there. Hint: more databases, or "
+            "results that are more even, such as logarithms."
+        )
+    return Message("no-repeated-bound", said, "warning")
+
+
+def other_level(level: float) -> list[Message]:
     """That the upper bound was validated at another level, if it was."""
-    return [] if level == 0.95 else [Finding("other-level", {"level": level})]
+    said = f"The upper bound was validated at the level 95%, not at {percent(level)}."
+    return [] if level == 0.95 else [Message("other-level", said)]
 
 
-def _no_upper(risk: RiskContract, grid: FloatArray) -> FloatArray:
+def _no_upper(risk: AnyRisk, grid: FloatArray) -> FloatArray:
     return np.ones((risk.results.n_individuals, len(grid)))
 
 
 def make_bounds(
-    risk: RiskContract,
-    epsilon: float | Several,
-    asked: BoundsAsked,
+    risk: AnyRisk,
+    epsilons: FloatArray,
+    level: float,
     lower: FloatArray,
     upper_i: FloatArray,
-    assumes: Sequence[Finding],
+    assumes: Sequence[Message],
     *,
     estimate: FloatArray | None = None,
+    noisy: bool = False,
 ) -> Bounds:
     """Bounds in order: none rises in epsilon, and none lies on the wrong side of another.
 
     ``estimate`` is the risk's own, unless another is given; ``upper_i`` is that of everybody.
     """
-    grid = np.atleast_1d(np.asarray(epsilon, float))
-    order = np.argsort(grid)
     # delta falls in epsilon: a bound for a larger epsilon that is higher was too low before, or too high now
-    upper_i = _falling(np.minimum(upper_i, 1.0), order)
-    estimate = risk.delta(grid) if estimate is None else estimate
+    upper_i = _falling(np.minimum(upper_i, 1.0), np.argsort(epsilons))
+    estimate = risk.delta(epsilons) if estimate is None else estimate
     lower = np.clip(lower, 0.0, 1.0)
-    least = 0.0 if asked.noisy else floor(risk.results.n_databases, asked.level)
+    least = 0.0 if noisy else floor(risk.results.n_databases, level)
     upper = np.maximum(upper_i.max(axis=0, initial=least), np.maximum(lower, estimate))
-    single = np.ndim(epsilon) == 0
-
-    def shaped(values: FloatArray) -> Any:
-        return float(values[0]) if single else values
-
-    return Bounds(
-        epsilon=shaped(grid),
-        level=asked.level,
-        lower=shaped(np.minimum(lower, upper)),
-        estimate=shaped(estimate),
-        upper=shaped(upper),
-        upper_i=upper_i[:, 0] if single else upper_i,
-        assumes=tuple(assumes),
-    )
+    return Bounds(epsilons, level, np.minimum(lower, upper), estimate, upper, upper_i, tuple(assumes))
 
 
 def _falling(values: FloatArray, order: npt.NDArray[np.intp]) -> FloatArray:
@@ -312,3 +307,44 @@ def _falling(values: FloatArray, order: npt.NDArray[np.intp]) -> FloatArray:
     out = values.copy()
     out[:, order] = np.maximum.accumulate(values[:, order][:, ::-1], axis=1)[:, ::-1]
     return out
+
+
+def publications(
+    risk: AnyRisk, epsilon: float, *, level: float | None = None, once: tuple[float, float] | None = None
+) -> Publications:
+    """delta of any number of publications, each from a database of its own.
+
+    Parameters
+    ----------
+    risk : of one publication
+    epsilon : where
+    level : confidence of the upper figures; default 0.95
+    once : estimate and upper figure of one publication, if they are at hand already; by default its bounds
+    """
+    epsilon, level = finite_epsilon(epsilon), confidence_level(risk.usual_level if level is None else level)
+    if once is None:
+        single = bounds(risk, epsilon, level)
+        once = single.estimate, single.upper
+    effects = risk.per_publication
+    return Publications(epsilon, level, *once, effects.estimate, effects.upper(level))
+
+
+def how_often(risk: AnyRisk, *, epsilon: float, delta: float, level: float | None = None) -> HowOften:
+    """How often a query may be published, each time from a database of its own, within delta at epsilon.
+
+    Parameters
+    ----------
+    risk : of one publication
+    epsilon, delta : the target
+    level : confidence of the upper figure; default 0.95
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> q = rng.normal(100.0, 10.0, 365)
+    >>> risk = empriv.measure(q, q - rng.exponential(0.5, (3, 365)))
+    >>> print(risk.how_often(epsilon=1.0, delta=0.05).sentence)
+    49 publications are within delta 0.05 at epsilon 1 at 95% confidence; by the estimate 100 publications are.
+    """
+    delta = probability("delta", delta)
+    return publications(risk, epsilon, level=level).how_often(delta)

@@ -1,101 +1,145 @@
 """Bounds of one number by the one judge: the results with everyone against those without each person.
 
-Outcomes that have a mass of their own (NULL, constants, results off a lattice) are compared by counts, and what they
+Point masses (NULL, constants, results off a lattice) are compared by counts, and what they
 tell joins the bound. With noise only outcomes that are no number are left of them: noise hides the others, or the bound
 says by how much it does not.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import singledispatch
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from empriv.judge import gate, lower, noisy_laws, upper
 from empriv.judge.noise_kernels import NoiseKernel
 from empriv.judge.upper import LEAST_DATABASES
+from empriv.measuring.densities.density import is_usual
 from empriv.measuring.given.given_risk import GivenRisk, atom_curves, atoms_apart
-from empriv.measuring.line.atoms import Pairs, share_at_most, split
-from empriv.measuring.line.risk import Risk
+from empriv.measuring.line.atoms import Pairs, share_at_most, split, tie_tolerance
+from empriv.measuring.line.risk import Risk, measure_line
 from empriv.results import FloatArray
-from empriv.validate.ground import ground_of
-from empriv.words.findings import Finding
+from empriv.words.message import Message
+from empriv.words.sentences import quantity, too_few_for_a_bound
+
+BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class BoundInputs:
+    """The points under a bound.
+
+    Attributes
+    ----------
+    values : the points with every outcome a number
+    marked : the same where atoms stand at +inf, from `measuring.atoms`
+    tolerance : numbers this close are the same number
+    refitted : whether the risk was measured with another density
+    """
+
+    values: Pairs
+    marked: Pairs
+    tolerance: float
+    refitted: bool
+
+    @property
+    def draws(self) -> int:
+        return self.values.draws
+
+    @property
+    def n_databases(self) -> int:
+        return len(self.values.points) // self.values.draws
+
+
+def bound_inputs(risk: Risk) -> BoundInputs:
+    """The ground under a risk."""
+    same = is_usual(risk.density)
+    basis = risk if same else measure_line(risk.results, people=risk.pairs.people)
+    results, pairs = basis.results, basis.pairs
+    q, entries = results.q.reshape(-1), results.entry_q.reshape(pairs.entries.shape)
+    codes, entry_codes = results.outcomes.reshape(-1), results.entry_outcomes.reshape(pairs.entries.shape)
+    numbers = q[codes == 0]
+    if codes.any() or entry_codes.any():
+        far = 1.0 + 2.0 * float(np.abs(np.concatenate((numbers, entries[entry_codes == 0]))).max(initial=0.0))
+        q, entries = np.where(codes == 0, q, far * codes), np.where(entry_codes == 0, entries, far * entry_codes)
+    return BoundInputs(
+        values=replace(pairs, points=q, entries=entries, own=()),
+        marked=pairs,
+        tolerance=tie_tolerance(numbers),
+        refitted=not same,
+    )
+
 
 _TOGETHER = 512  # people whose results are laid out at once
 _LOOKED_AT = 64  # people among whom the largest estimate with noise is looked for, those with the largest bounds
 
 
 @dataclass(frozen=True, eq=False)
-class LineBounds:
-    """Bounds of one number: (epsilons,), and (individuals, epsilons) for each."""
+class PeopleBounds:
+    """Bounds on delta: (epsilons,), and (individuals, epsilons) for each."""
 
     lower: FloatArray
     estimate: FloatArray
     upper_i: FloatArray
-    assumes: tuple[Finding, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class UpperOfPeople:
-    """(individuals, epsilons) upper bounds, and what they assume."""
-
-    values: FloatArray
-    assumes: tuple[Finding, ...]
+    assumes: tuple[Message, ...]
 
 
 def line_bounds(
     risk: Risk, epsilons: FloatArray, level: float, kernel: NoiseKernel | None = None, reach: float | None = None
-) -> LineBounds:
+) -> PeopleBounds:
     """Bounds of a risk as it is, or with noise."""
     if kernel is not None:
         return _with_noise(added_to(risk), epsilons, level, kernel, reach)
-    bounded = upper_of_people(risk, epsilons, level, reach)
+    values, assumes = upper_of_people(risk, epsilons, level, reach)
     estimate_i = risk.delta_i(epsilons)
     # an estimate made with another density may lie above; a bound below an estimate would only confuse
-    values = np.maximum(bounded.values, estimate_i)
+    values = np.maximum(values, estimate_i)
     estimate = estimate_i.max(axis=0, initial=0.0)
-    return LineBounds(lower_of_people(risk, epsilons, level), estimate, values, bounded.assumes)
+    return PeopleBounds(lower_of_people(risk, epsilons, level), estimate, values, assumes)
 
 
-def upper_of_people(risk: Risk, epsilons: FloatArray, level: float, reach: float | None = None) -> UpperOfPeople:
-    """Upper bounds of the answer as it is."""
-    basis = ground_of(risk)  # a risk measured with another density is split into atoms as usual
+def upper_of_people(
+    risk: Risk, epsilons: FloatArray, level: float, reach: float | None = None
+) -> tuple[FloatArray, tuple[Message, ...]]:
+    """(individuals, epsilons) upper bounds of the answer as it is, and what they assume."""
+    basis = bound_inputs(risk)  # a risk measured with another density is split into atoms as usual
     pairs, n = basis.marked, basis.n_databases
     judged = upper.of_people(pairs, epsilons, level=level, reach=reach)
-    values, refuted = judged.values.copy(), int(np.count_nonzero(judged.refuted))
+    values, refuted = judged.values.copy(), bool(np.any(judged.refuted))
     for row, own in pairs.own:
         values[row] = upper.of_people(own, epsilons, level=level, reach=reach).values[0]
     if patterned(risk):
         moving = upper.moves(pairs)[0] > 0
-        values[moving], refuted = 1.0, refuted + int(np.count_nonzero(moving))
+        values[moving], refuted = 1.0, refuted or bool(np.any(moving))
     values = np.maximum(values, _shares(atoms_apart(risk), epsilons, n, level))
     values = np.maximum(values, _shares(pairs, epsilons, n, level))
     if n < LEAST_DATABASES:
-        assumes = [Finding("no-upper-bound", {"n": n, "least": LEAST_DATABASES})]
+        assumes = [no_upper_bound(n)]
     elif refuted:
-        assumes = [Finding("not-smooth", {"people": refuted})]
+        assumes = [_NOT_SMOOTH]
     else:
-        assumes = [Finding("smooth", {"bandwidth": upper.bandwidth(pairs.points, pairs.draws)})]
-    assumes += [Finding("other-density")] if basis.refitted else []
-    return UpperOfPeople(values, (*assumes, *draws_averaged(pairs.draws)))
+        finest = quantity(upper.bandwidth(pairs.points, pairs.draws))
+        said = f"As it is, assumes a smooth distribution: no structure finer than {finest}. With noise, nothing is "
+        assumes = [Message("smooth", f"{said}assumed of it.")]
+    assumes += [_OTHER_DENSITY] if basis.refitted else []
+    return values, (*assumes, *draws_averaged(pairs.draws))
 
 
-@singledispatch
-def patterned(risk: Risk) -> bool:  # noqa: ARG001 — the judge looks at what was measured
-    """Whether the answers themselves refute that they are smooth, where what is measured is what is left of them: a
-    regression smears whole fives, which readers see all the same."""
-    return False
-
-
-@patterned.register
-def _(risk: GivenRisk) -> bool:
+def patterned(risk: Risk) -> bool:
+    """Whether the answers themselves refute that they are smooth, where residuals are measured: a regression smears
+    whole fives, which readers see all the same."""
+    if not isinstance(risk, GivenRisk):
+        return False  # the judge looks at what was measured
     points = risk.atoms.points[:: risk.atoms.draws]
     points = points[np.isfinite(points)]
     return len(points) > 1 and bool(gate.refuted(points[None, :], np.array([upper.bandwidth(points)]))[0])
 
 
-def _with_noise(risk: Risk, epsilons: FloatArray, level: float, kernel: NoiseKernel, reach: float | None) -> LineBounds:
+def _with_noise(
+    risk: Risk, epsilons: FloatArray, level: float, kernel: NoiseKernel, reach: float | None
+) -> PeopleBounds:
     pairs = split(risk.results, look=False)
     values = upper.of_people(pairs, epsilons, kernel, level=level, reach=reach).values
     values = np.maximum(values, _shares(pairs, epsilons, risk.results.n_databases, level))
@@ -107,18 +151,18 @@ def _with_noise(risk: Risk, epsilons: FloatArray, level: float, kernel: NoiseKer
         sticks = np.maximum(w.mean(axis=-1).max(axis=2), 0.0) + atom_curves(pairs, epsilons)[rows]
         estimate = np.minimum(sticks, values[rows]).max(axis=0)
     least = lower.of_people(pairs, upper.moves(pairs)[0], epsilons, kernel, level=level)
-    return LineBounds(least, estimate, values, (Finding("nothing-assumed"), *draws_averaged(pairs.draws)))
+    return PeopleBounds(least, estimate, values, (_NOTHING_ASSUMED, *draws_averaged(pairs.draws)))
 
 
 def _shares(pairs: Pairs, epsilons: FloatArray, n: int, level: float) -> FloatArray:
-    """(individuals, epsilons) bounds on what outcomes with a mass of their own tell: counted, as results had them."""
+    """(individuals, epsilons) bounds on what point masses tell: counted, as results had them."""
     counts = np.rint(atom_curves(pairs, epsilons) * n)
     return np.where(counts > 0, share_at_most(counts, n, level), 0.0) if counts.any() else np.zeros_like(counts)
 
 
 def lower_of_people(risk: Risk, epsilons: FloatArray, level: float) -> FloatArray:
     """(epsilons,) a delta that the databases demonstrate at the level."""
-    ground = ground_of(risk)
+    ground = bound_inputs(risk)
     found = lower.of_people(ground.values, upper.moves(ground.values)[0], epsilons, level=level)
     apart = [pairs for pairs in (ground.marked, atoms_apart(risk)) if pairs.names or pairs.own]
     for pairs in apart:
@@ -127,7 +171,7 @@ def lower_of_people(risk: Risk, epsilons: FloatArray, level: float) -> FloatArra
 
 
 def _lower_of_outcomes(pairs: Pairs, epsilons: FloatArray, level: float) -> FloatArray:
-    """(epsilons,) what outcomes with a mass of their own demonstrate: 1 where a result is one of them, else 0."""
+    """(epsilons,) what point masses demonstrate: 1 where a result is one of them, else 0."""
     told = atom_curves(pairs, epsilons[:1])[:, 0]
     rows = np.argsort(-told, kind="stable")[:_LOOKED_AT]
     rows = rows[told[rows] > 0]
@@ -144,28 +188,30 @@ def _lower_of_outcomes(pairs: Pairs, epsilons: FloatArray, level: float) -> Floa
     )  # fmt: skip
 
 
-def upper_of_cell(risk: Risk, epsilons: FloatArray, level: float, cells: int) -> FloatArray:
-    """(individuals, epsilons) upper bounds of one of so many numbers, or of a direction in them.
+def estimate_of_move(law: FloatArray, move: float, epsilon: float, kernel: NoiseKernel | None, draws: int) -> float:
+    """The hockey stick of a law (N,) and the same moved, by kernel estimates at one bandwidth or with the noise."""
+    if kernel is None:
+        h = upper.bandwidth(law, draws)
+        if h <= 0:
+            return 1.0
+        kernel = NoiseKernel("laplace", h)
+    w = noisy_laws.values(law + move, law[None, :], kernel, np.array([epsilon]), draws=draws)
+    return float(np.clip(w.mean(axis=-1).max(), 0.0, 1.0))
 
-    The gate is one for all of them: a false alarm in a hundred tables, not in a hundred cells.
-    """
-    pairs = ground_of(risk).marked
-    n, draws = len(pairs.points) // pairs.draws, pairs.draws
-    moved, changed = upper.moves(pairs)
-    rows = np.flatnonzero((moved > 0) | (changed > 0))
-    out = np.zeros((pairs.n_individuals, len(epsilons)))
-    points = pairs.points[None, ::draws]
-    h = np.array([upper.bandwidth(pairs.points, draws)])
-    if np.isfinite(points).sum() > 1 and bool(gate.refuted(points, h, cells)[0]):
-        out[rows] = 1.0
-        return out
-    for start in range(0, len(rows), _TOGETHER):
-        some = rows[start : start + _TOGETHER]
-        found = upper.of_pairs(pairs.points, pairs.dense(some), epsilons, draws=draws, level=level, known_smooth=True)
-        out[some] = found.values
-    for row, own in pairs.own:
-        out[row] = upper.of_people(own, epsilons, level=level).values[0]
-    return np.asarray(np.maximum(out, _shares(pairs, epsilons, n, level)))
+
+_HALVINGS = 10
+
+
+def furthest_shown(shows: Callable[[int], bool], count: int) -> int:
+    """How many of the furthest moves, in order, the databases demonstrate not to be hidden, where they do so of the
+    first."""
+    known, not_known = 1, count + 1
+    for _ in range(_HALVINGS):
+        if not_known - known <= 1:
+            break
+        middle = (known + not_known + 1) // 2
+        known, not_known = (middle, not_known) if shows(middle - 1) else (known, middle)
+    return known
 
 
 def floor(n: int, level: float) -> float:
@@ -173,17 +219,31 @@ def floor(n: int, level: float) -> float:
     return float(-np.expm1(np.log1p(-level) / n))
 
 
-def draws_averaged(draws: int) -> list[Finding]:
+def no_upper_bound(n: int) -> Message:
+    """That so many databases are too few."""
+    return Message("no-upper-bound", too_few_for_a_bound(n, LEAST_DATABASES), "error")
+
+
+def draws_averaged(draws: int) -> list[Message]:
     """That the draws of each database are averaged, if there are several."""
-    return [Finding("draws", {"m": draws})] if draws > 1 else []
+    said = f"The {draws:,} draws of a database are averaged: bounds count databases, not draws."
+    return [Message("draws", said)] if draws > 1 else []
 
 
-@singledispatch
+_NOT_SMOOTH = Message(
+    "not-smooth",
+    "The answers keep to a pattern that is finer than a smooth distribution, such as whole fives: as it is there is no "
+    "upper bound. Hint: dither, a little noise with which nothing is assumed (empriv noise --dither).",
+    "warning",
+)
+_OTHER_DENSITY = Message(
+    "other-density", "The bounds do not use the density of the estimate: they are the same for any."
+)
+_NOTHING_ASSUMED = Message(
+    "nothing-assumed", "With the noise, nothing is assumed about the distribution of the answers."
+)
+
+
 def added_to(risk: Risk) -> Risk:
     """The risk in units of the answers, to which noise is added."""
-    return risk
-
-
-@added_to.register
-def _(risk: GivenRisk) -> Risk:
-    return risk.without_logarithm()
+    return risk.without_logarithm() if isinstance(risk, GivenRisk) else risk

@@ -1,61 +1,67 @@
-"""Bounds of the paper's pair of a table, the table with everyone against the same without somebody, on a random day.
+"""Bounds of the paper's pair of a table, the table with everyone against the same without a person, on a random day.
 
 Upper: hockey sticks are jointly convex, so nobody's delta_i is above the mean over databases of what the table leaves
-of what they did that day, which is nothing where they were not there. Each day is bounded as in `table_cover`, on a
+of what they did that day, which is nothing where they were not present. Each day is bounded as in `table_cover`, on a
 ladder of sizes, from above; B of the values of all databases is the bound.
 
-Lower: for those who move the table most, what is left of it in their own direction, each database freed by a regression
+Lower: for those who move the table most, its residuals in their own direction, each database freed by a regression
 on the others; one number, so that the lower bound of one number holds.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from empriv.judge import lower
+from empriv.judge.noise_kernels import NoiseGiven
 from empriv.judge.noisy_laws import corrections
 from empriv.judge.upper import LEAST_DATABASES
 from empriv.measuring.line.atoms import share_at_most
 from empriv.measuring.tables import TableRisk
 from empriv.results import FloatArray
-from empriv.validate.bounds.noise_as_kernel import NoiseGiven
+from empriv.validate.bounds.line_bounds import PeopleBounds, draws_averaged, no_upper_bound
+from empriv.validate.checks.whole_tables import from_below
 from empriv.validate.table_cover import TableHiding, hiding_of_table
-from empriv.words.findings import Finding
+from empriv.words.message import Message
+from empriv.words.sentences import databases
 
 _CANDIDATES = 24  # people among whom a lower bound chooses
 _REFERENCE = 0.05  # delta at which days of several cells are put in order
 
 
-@dataclass(frozen=True, eq=False)
-class TableBounds:
-    """Bounds of a table: (epsilons,), and (individuals, epsilons) for each."""
-
-    lower: FloatArray
-    estimate: FloatArray
-    upper_i: FloatArray
-    assumes: tuple[Finding, ...]
-
-
-def table_bounds(risk: TableRisk, epsilons: FloatArray, level: float, noise: NoiseGiven) -> TableBounds:
+def table_bounds(risk: TableRisk, epsilons: FloatArray, level: float, noise: NoiseGiven) -> PeopleBounds:
     """Bounds of a table as it is, or with noise."""
     hiding, n = hiding_of_table(risk, noise), risk.results.n_databases
-    upper_i = uppers(hiding, epsilons, level)
+    upper_i, averaged = uppers(hiding, epsilons, level), draws_averaged(risk.results.draws or 1)
     if hiding.kernels is not None:
         estimate = np.zeros(len(epsilons))
-        return TableBounds(np.zeros(len(epsilons)), estimate, upper_i, (Finding("table-noise"),))
+        return PeopleBounds(np.zeros(len(epsilons)), estimate, upper_i, (_WITH_NOISE, *averaged))
     leaked = np.rint(risk.leaked() * n)
     some = leaked > 0
     upper_i[some] = np.maximum(upper_i[some], share_at_most(leaked[some], n, level)[:, None])
     estimate_i = risk.delta_i(epsilons)
     if n < LEAST_DATABASES:
-        assumes = Finding("no-upper-bound", {"n": n, "least": LEAST_DATABASES})
+        assumes = no_upper_bound(n)
+    elif risk.fit.ridge:
+        assumes = Message("table-from-below", from_below(risk), "warning")
     else:
-        numbers = {"n": n, "parameters": risk.fit.rank, "people": int(risk.from_below.sum())}
-        assumes = Finding("table-from-below" if risk.fit.ridge else "table-bound", numbers)
+        assumes = Message(
+            "table-bound",
+            "The upper bound is of the whole table. What people do not touch counts as known "
+            f"({risk.fit.rank:,} parameters from {databases(n)}), as far as it determines the rest in straight lines; "
+            "structure finer than the error of that fit is assumed away.",
+        )
     found = np.maximum(lower_of_people(risk, epsilons, level), _lower_of_leaks(leaked, n, level))
-    return TableBounds(found, estimate_i.max(axis=0, initial=0.0), np.maximum(upper_i, estimate_i), (assumes,))
+    return PeopleBounds(
+        found, estimate_i.max(axis=0, initial=0.0), np.maximum(upper_i, estimate_i), (assumes, *averaged)
+    )
+
+
+_WITH_NOISE = Message(
+    "table-noise",
+    "With noise on each cell nothing is assumed of the laws of the cells but that what people did not touch tells of "
+    "the rest in straight lines, and that the residuals are one law; where a check objects to that, only noise counts.",
+)
 
 
 def uppers(hiding: TableHiding, epsilons: FloatArray, level: float) -> FloatArray:
@@ -80,7 +86,7 @@ def _mean_over_days(hiding: TableHiding, values: FloatArray, level: float) -> Fl
 
 
 def _lower_of_leaks(counts: FloatArray, n: int, level: float) -> float:
-    """What the databases in which somebody is given away demonstrate: Clopper and Pearson's lower limit."""
+    """What the databases in which a person is given away demonstrate: Clopper and Pearson's lower limit."""
     most = int(counts.max(initial=0.0))
     return 1.0 - float(share_at_most(n - most, n, level)) if most else 0.0
 

@@ -1,11 +1,6 @@
-"""What could make the figures wrong: `checks` gives a `Check` for each thing examined, by the kind of risk."""
+"""What could make the figures wrong: `checks` gives a `Message` for each thing examined, by the kind of risk."""
 
-from empriv.validate.checks import (
-    given,
-    one_number,
-    series,
-    whole_tables,
-)  # they register their checks
-from empriv.validate.checks.check import Check, checks, checks_of
+from empriv.validate.checks import given, one_number, whole_tables  # they register their checks
+from empriv.validate.checks.check import checks, checks_of
 
-__all__ = ["Check", "checks", "checks_of", "given", "one_number", "series", "whole_tables"]
+__all__ = ["checks", "checks_of", "given", "one_number", "whole_tables"]

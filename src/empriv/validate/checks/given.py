@@ -1,7 +1,6 @@
 """Checks of what was counted as known: where the model may be wrong, each with what to do.
 
-The i.i.d. tests look at the residuals; `others` asks whether the others are as they are on other days where
-the riskiest people are there.
+The i.i.d. tests look at the residuals, and so does `others`, in `one_number`.
 """
 
 from __future__ import annotations
@@ -11,37 +10,30 @@ import numpy as np
 from empriv.measuring.given.calendar import order_of
 from empriv.measuring.given.given_risk import GivenRisk
 from empriv.measuring.given.iid_tests import same_within
-from empriv.measuring.given.regression import changing, explained_by
-from empriv.measuring.given.residuals import Residuals
-from empriv.measuring.given.terms import Term, number_term
+from empriv.measuring.given.regression import Term, changing, explained_by, number_term
 from empriv.measuring.line.atoms import tie_tolerance
-from empriv.measuring.line.risk import Risk
-from empriv.results import FloatArray, IntArray, Results
-from empriv.validate.checks import robustness
-from empriv.validate.checks.check import Check, checks_of, iid_check, leak_check
+from empriv.validate.checks.check import checks_of, iid_check, leak_check
+from empriv.validate.checks.one_number import CERTAIN, SUSPICIOUS, checks_of_number, leaks
+from empriv.words.message import Message
+from empriv.words.outcomes import outcome_name
 
-SUSPICIOUS, CERTAIN = 0.05, 0.01  # p of a warning, and of an error, shared among all quantities looked at
-_OF_RESULTS = ("iid", "exact-leak")  # looked at in the results, not in what is left of them
-_RISKIEST = 3
-_LEAST = 12  # databases that somebody must be in, and away from, to be looked at
+_OF_RESULTS = ("iid", "exact-leak")  # tested in the results, not in their residuals
 
 
-@checks_of.register
-def _(risk: GivenRisk, epsilon: float, rng: int) -> list[Check]:
-    rows = robustness.riskiest(risk, epsilon, _RISKIEST)
-    usual = [check for check in checks_of.dispatch(Risk)(risk, epsilon, rng) if check.code not in _OF_RESULTS]
-    leaks = [leak_check(name, count, share) for name, (count, share) in robustness.leaks(risk.atoms).items()]
-    determined = [Check("known", "error", {}, "determined")]
+@checks_of.register(GivenRisk)
+def checks_of_given(risk: GivenRisk, epsilon: float, rng: int) -> list[Message]:
+    usual = [check for check in checks_of_number(risk, epsilon, rng) if check.code not in _OF_RESULTS]
+    known_leaks = [leak_check(outcome_name(code), count, share) for code, (count, share) in leaks(risk.atoms).items()]
     return [
         _left_check(risk, rng),
         *usual,
-        *leaks,
-        *(determined if risk.left.fit.determined else _model_checks(risk)),
-        others_check(risk.left.original, risk.left, rows),
+        *known_leaks,
+        *(message for message in risk.messages if message.severity != "info"),
+        *([] if risk.left.fit.determined else _model_checks(risk)),
     ]
 
 
-def _left_check(risk: GivenRisk, rng: int) -> Check:
+def _left_check(risk: GivenRisk, rng: int) -> Message:
     """The i.i.d. tests on the residuals: in the order of time, or by size where databases have no order."""
     left = risk.left.fit.left
     here = np.isfinite(left)
@@ -49,55 +41,56 @@ def _left_check(risk: GivenRisk, rng: int) -> Check:
     ordered = order_of(risk.whole) is not None
     if not ordered:
         values = values[np.argsort(risk.left.fit.level[here], kind="stable")]
-    name = "what is left of the results" if ordered else "what is left of the results, sorted by the fitted value"
+    name = "the residuals of the results" if ordered else "the residuals of the results, sorted by the fitted value"
     return iid_check(len(values), {name: values}, rng)
 
 
-def _model_checks(risk: GivenRisk) -> list[Check]:
+def _model_checks(risk: GivenRisk) -> list[Message]:
     fit, left = risk.left.fit, risk.left.fit.left
     here = np.isfinite(left)
     n = int(np.count_nonzero(here))
     share = fit.parameters / n
-    checks = [
-        Check("parameters", _graver(share, 0.1, 0.2), {"parameters": fit.parameters, "n": n, "share": share}),
-    ]
+    severity = _graver(share, 0.1, 0.2)
+    said = f"What is known takes {fit.parameters:,} parameters of {n:,} databases"
+    if severity != "info":
+        said += (
+            ": residuals are smaller than they should be, so that figures are too large rather than too small. "
+            "Hint: fewer quantities, or more databases"
+        )
+    numbers = {"parameters": fit.parameters, "n": n, "share": share}
+    checks = [Message("parameters", f"{said}.", severity, numbers, "Parameters for what is known")]
     terms = [term.on(here) for term in fit.terms]
-    numbers = [term for term in terms if not term.is_category and term.values is not None]
-    if numbers:
-        p = {term.name: explained_by(left[here], [_curve(term, terms)]) for term in numbers}
-        curved = _least("curvature", p)
-        past = any(term.lag for term in numbers if term.name == curved.subject)
+    amounts = [term for term in terms if not term.is_category and term.values is not None]
+    if amounts:
+        name, p = _least({term.name: explained_by(left[here], [_curve(term, terms)]) for term in amounts})
+        severity = _graver(-p, -SUSPICIOUS, -CERTAIN)
+        past = any(term.lag for term in amounts if term.name == name)
         # nobody can give the square of a previous answer: read, and not held against the figures
-        softer = "warning" if past and curved.severity == "error" else curved.severity
-        checks.append(Check("curvature", softer, curved.numbers, curved.subject))
+        severity = "warning" if past and severity == "error" else severity
+        said = (
+            "Residuals show no curvature in what is known."
+            if severity == "info"
+            else f"Residuals are curved in {name} (p = {p:.3f}): more of the result is known than a straight line "
+            "takes out, and figures are too small. Hint: give its square as well, or categories of it."
+        )
+        checks.append(Message("curvature", said, severity, {"p": p}, "Curvature in what is known"))
     if terms:
-        sizes = {term.name: changing(left[here], [term]) for term in terms}
-        checks.append(_least("shape", sizes))
+        name, p = _least({term.name: changing(left[here], [term]) for term in terms})
+        severity = _graver(-p, -SUSPICIOUS, -CERTAIN)
+        said = (
+            "The spread of residuals does not depend on what is known."
+            if severity == "info"
+            else f"The spread of residuals depends on {name} (p = {p:.3f}): where it is least, people are more exposed "
+            "than these figures say. Hint: audit databases like those alone."
+        )
+        checks.append(Message("shape", said, severity, {"p": p}, "Spread that depends on what is known"))
     return checks
 
 
-def others_check(results: Results, left: Residuals | None, rows: IntArray) -> Check:
-    """Whether the others' results depend on whether the riskiest people are there, which the day's pair takes them not
-    to; to be read, and no figure of a random database is wrong for it."""
-    least, n = 1.0, results.n_databases
-    for row in rows.tolist():
-        there = np.zeros(n, bool)
-        there[results.entry_database[results.starts[row] : results.starts[row + 1]]] = True
-        if min(int(there.sum()), int(n - there.sum())) < _LEAST:
-            continue
-        base = results.without_row(row).reshape(n, -1)
-        rest = (base if left is None else left.left_of(base)).mean(axis=1)
-        if np.isfinite(rest).all():
-            least = min(least, explained_by(_ranked(rest), [number_term("presence", there.astype(float))]))
-    p = min(1.0, least * max(1, len(rows)))
-    return Check("others", "warning" if p <= SUSPICIOUS else "info", {"p": p})
-
-
-def _least(code: str, p: dict[str, float]) -> Check:
-    """The smallest p of several quantities, multiplied by how many there are."""
+def _least(p: dict[str, float]) -> tuple[str, float]:
+    """The quantity with the smallest p, and that p multiplied by how many there are."""
     name = min(p, key=lambda key: p[key])
-    shared = min(1.0, p[name] * len(p))
-    return Check(code, _graver(-shared, -SUSPICIOUS, -CERTAIN), {"p": shared}, name)
+    return name, min(1.0, p[name] * len(p))
 
 
 def _graver(value: float, warning: float, error: float) -> str:
@@ -112,7 +105,3 @@ def _curve(term: Term, terms: list[Term]) -> Term:
     design = np.column_stack([np.ones(len(square)), *(known.columns for known in terms)])
     rest = square - design @ np.linalg.lstsq(design, square, rcond=1e-10)[0]
     return number_term(term.name, rest)
-
-
-def _ranked(values: FloatArray) -> FloatArray:
-    return np.argsort(np.argsort(values, kind="stable"), kind="stable").astype(float)

@@ -1,8 +1,8 @@
 """Checks of whole tables: what could make their figures wrong.
 
-What only a table has: how many parameters its databases carry, whether what is left of a cell depends on the rest of
-the table other than in straight lines (`bent`), whether it has an edge that so many parameters smear (`edge`) or two
-peaks (`flat`). These are made of the cells that people move most, and where one of them objects, only noise counts
+What only a table has: how many parameters its databases carry, whether the residuals of a cell depend on the rest of
+the table other than in straight lines, and whether they have an edge that so many parameters smear, or two peaks (all
+three: `residuals`). These are made of the cells that people move most, and where one of them objects, only noise counts
 (`objected_places`); so are the checks of one number.
 """
 
@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from empriv.measuring.tables import TableRisk
-from empriv.measuring.tables.left_over import depends_on_rest, edge_gain, flatness
+from empriv.measuring.tables.residual_tests import depends_on_rest, edge_gain, flatness
 from empriv.results import FloatArray, IntArray
+from empriv.validate.bounds.line_bounds import bound_inputs
 from empriv.validate.checks.check import (
     SIGNIFICANT,
-    Check,
     checks_of,
     gravest,
     leak_check,
@@ -26,45 +26,46 @@ from empriv.validate.checks.check import (
     ties_check,
 )
 from empriv.validate.checks.one_number import RISKIEST, leak_checks, modes_check, tails_check
-from empriv.validate.ground import ground_of
+from empriv.words.message import Message
+from empriv.words.sentences import databases
 
 _MANY = 0.5  # parameters in a database from which on figures are larger than the truth
-_SERIES = 12  # principal axes of the table that are looked at in their order
+_SERIES = 12  # principal axes of the table that are tested in their order
 _SHORT = 0.78  # a normal sample's kurtosis strays less far below 3 than its standard deviation says
-_LOOKED_AT = 8  # kept cells
+_TESTED = 8  # kept cells
 _EDGE = 0.27  # gain of an edge from which on the bound cannot tell: it held below, and did not above
 
 
-@checks_of.register
-def _(risk: TableRisk, epsilon: float, rng: int) -> list[Check]:
+@checks_of.register(TableRisk)
+def checks_of_table(risk: TableRisk, epsilon: float, rng: int) -> list[Message]:
     n = risk.results.n_databases
     rows = np.argsort(-risk.delta_i(float(epsilon)), kind="stable")[:RISKIEST]
-    names = [risk.fit.cells[risk.fit.kept[place]] for place in looked_at_places(risk)] or list(risk.fit.cells[:1])
+    names = [risk.fit.cells[risk.fit.kept[place]] for place in tested_places(risk)] or list(risk.fit.cells[:1])
     alone = {name: risk.components[name] for name in names}
     return [
         _carried(risk),
-        *rest_checks(risk, rng),
+        *residuals_check(risk, rng),
         order_check(risk.results, _series(risk, rows), rng),
         number_check(n),
         *(leak_check(leak.name, leak.n_individuals, leak.largest_share) for leak in risk.leaks),
         *(check for name in risk.touching for check in leak_checks(risk.components[name], name)),
         gravest({name: ties_check(part.results) for name, part in alone.items()}),
         modes_check(risk),
-        gravest({name: tails_check(ground_of(part)) for name, part in alone.items()}),
+        gravest({name: tails_check(bound_inputs(part)) for name, part in alone.items()}),
     ]
 
 
-def looked_at_places(risk: TableRisk) -> IntArray:
-    """Places of the kept cells that somebody moves most, in units of what is left of them."""
+def tested_places(risk: TableRisk) -> IntArray:
+    """Places of the kept cells that a person moves most, in units of their residuals."""
     largest = np.zeros(len(risk.fit.kept))
     np.maximum.at(largest, risk.influences.places, np.abs(risk.influences.values))
     largest *= np.sqrt(np.diag(risk.fit.precision))
-    order = np.argsort(-largest, kind="stable")[:_LOOKED_AT]
+    order = np.argsort(-largest, kind="stable")[:_TESTED]
     return np.sort(order[largest[order] > 0])
 
 
 def objected_places(risk: TableRisk) -> IntArray:
-    """Places of the kept cells, of those that are looked at, whose law depends on the rest of the table, or is smeared
+    """Places of the kept cells, of those that are tested, whose law depends on the rest of the table, or is smeared
     by the regression on it: there only noise counts."""
     found = objections_of(risk)
     p = np.minimum(1.0, found.p * len(found.places))
@@ -73,11 +74,11 @@ def objected_places(risk: TableRisk) -> IntArray:
 
 @dataclass(frozen=True, eq=False)
 class Objections:
-    """What speaks against taking what is left of cells as one law: (cells,) each.
+    """What speaks against taking the residuals of cells as one law: (cells,) each.
 
     Attributes
     ----------
-    places : of the kept cells that were looked at
+    places : of the kept cells that were tested
     p : of being independent of the rest of the table
     gain : of a hard edge
     flat, flattest : how much flatter than a normal law, and from when on that is no chance: it is passed by chance, for
@@ -103,7 +104,7 @@ def objections_of(risk: TableRisk, rng: int = 0) -> Objections:
 def _objections(risk: TableRisk, rng: int) -> Objections:
     from scipy.special import ndtri  # slow import
 
-    places = looked_at_places(risk)
+    places = tested_places(risk)
     parts = [_beside_rest(risk, place) for place in places.tolist()]
     gains = []
     for place, (cell, rest) in zip(places.tolist(), parts, strict=True):
@@ -119,16 +120,35 @@ def _objections(risk: TableRisk, rng: int) -> Objections:
     )
 
 
-def _carried(risk: TableRisk) -> Check:
+def _carried(risk: TableRisk) -> Message:
     n, p, people = risk.results.n_databases, risk.fit.rank, int(risk.from_below.sum())
-    severity = "error" if people else "warning" if p > _MANY * n else "info"
-    return Check("carried", severity, {"parameters": p, "n": n, "people": people})
+    if people:
+        severity, said = "error", from_below(risk)
+    elif p > _MANY * n:
+        severity, said = "warning", (
+            f"What people do not touch takes {p:,} parameters from {databases(n)} to be counted as known: so many make "
+            "residuals look smaller than they are, and figures larger."
+        )  # fmt: skip
+    else:
+        severity, said = "info", f"What people do not touch counts as known, by {p:,} parameters from {n:,}."
+    numbers = {"parameters": p, "n": n, "people": people}
+    return Message("carried", said, severity, numbers, "Cells for each database")
+
+
+def from_below(risk: TableRisk) -> str:
+    """Whose figures are from below, in words."""
+    people = int(risk.from_below.sum())
+    who = f"{people:,} people" if people != 1 else "one person"
+    return (
+        f"There is no upper bound for {who}: {risk.fit.rank:,} parameters are too many for "
+        f"{databases(risk.results.n_databases)}. Their figures are from below, and the table may reveal more."
+    )
 
 
 def _series(risk: TableRisk, rows: IntArray) -> dict[str, FloatArray]:
     """The table along its principal axes, without what is known, and the size of what the riskiest people do."""
     n = risk.results.n_databases
-    by_database = risk.fit.residuals.reshape(n, -1, len(risk.fit.kept)).mean(axis=1)
+    by_database = risk.fit.residuals.reshape(n, risk.results.draws or 1, len(risk.fit.kept)).mean(axis=1)
     standard = by_database / np.maximum(risk.kept_spreads, 1e-300)
     series = {}
     if standard.shape[1]:
@@ -142,22 +162,37 @@ def _series(risk: TableRisk, rows: IntArray) -> dict[str, FloatArray]:
     return series | {"the influence of the riskiest individuals": np.round(influence, 9)}
 
 
-def rest_checks(risk: TableRisk, rng: int) -> list[Check]:
-    """Whether what is left of cells depends on the rest of the table, has a hard edge, or two peaks."""
+def residuals_check(risk: TableRisk, rng: int) -> list[Message]:
+    """Whether residuals of cells depend on the rest of the table, have a hard edge, or two peaks."""
     found = objections_of(risk, rng)
     count = len(found.places)
     if not count:
         return []
     p, gain, flat = min(1.0, float(found.p.min()) * count), float(found.gain.max()), float(found.flat.max())
     share = float(np.sqrt(risk.fit.rank / risk.fit.n))
-    return [
-        Check("bent", "error" if p <= SIGNIFICANT else "info", {"p": p, "cells": count}),
-        Check("edge", "error" if gain > _EDGE else "info", {"gain": gain, "share": share, "cells": count}),
-        Check(
-            "flat", "error" if flat > found.flattest else "info",
-            {"flatness": flat, "limit": found.flattest, "cells": count},
-        ),
-    ]  # fmt: skip
+    objections = []
+    if p <= SIGNIFICANT:
+        objections.append(f"they depend on the rest of the table other than in straight lines (p = {p:.3f})")
+    if gain > _EDGE:
+        objections.append(
+            f"they have a hard edge, and so many cells smear what is finer than {share:.2f} standard deviations"
+        )
+    if flat > found.flattest:
+        objections.append("they are flat, or have two peaks whose valley the other cells smear")
+    if objections:
+        said = (
+            f"Residuals of the cells of the riskiest people object to the bound: {'; '.join(objections)}. The table "
+            "may reveal more than the bound says. It cannot tell."
+        )
+    else:
+        said = (
+            "Residuals of the cells of the riskiest people do not depend on the rest of the table, and have one peak "
+            "and no hard edge that the other cells would smear."
+        )
+    numbers = {
+        "p": p, "gain": gain, "share": share, "flatness": flat, "limit": found.flattest, "cells": count,
+    }  # fmt: skip
+    return [Message("residuals", said, "error" if objections else "info", numbers, "Residuals of cells")]
 
 
 def _beside_rest(risk: TableRisk, place: int) -> tuple[FloatArray, FloatArray]:
@@ -166,7 +201,7 @@ def _beside_rest(risk: TableRisk, place: int) -> tuple[FloatArray, FloatArray]:
     Without the individual who moves the cell most: it is the others' table that is taken to be of one law, and whoever
     is in several cells at once makes them depend on each other.
     """
-    values = risk.kept_values.reshape(risk.fit.n, -1, len(risk.fit.kept)).copy()
+    values = risk.kept_values.reshape(risk.fit.n, risk.results.draws or 1, len(risk.fit.kept)).copy()
     people = risk.touching[risk.fit.cells[risk.fit.kept[place]]]
     moved = np.bincount(risk.influences.owner, risk.influences.sizes, minlength=risk.results.n_individuals)[people]
     databases, places, changes = risk.influences.of(int(people[np.argmax(moved)]))

@@ -19,10 +19,10 @@ from sqlglot import TokenType, exp, tokenize
 from sqlglot.optimizer.normalize_identifiers import normalize_identifiers
 
 from empriv.collecting.engines.connections.incoming import Incoming, different
-from empriv.collecting.engines.engine import BeyondLimits, FailedOnRows
+from empriv.collecting.engines.engine import BeyondLimits, FailedOnRows, quoted, text_literal
 from empriv.collecting.sources import Address, Connected
 from empriv.collecting.sql.allowlist import one_select, tables_of
-from empriv.collecting.sql.pointing import nearest
+from empriv.collecting.sql.printing import nearest
 from empriv.errors import EmprivError, MissingExtraError, QueryError, SourceError
 
 T = TypeVar("T")
@@ -103,7 +103,7 @@ class PostgresConnection:
             "row_security = on",
             "extra_float_digits = 1",
             "standard_conforming_strings = on",
-            f"timezone = {_literal(self.timezone)}",
+            f"timezone = {text_literal(self.timezone)}",
             *([f"statement_timeout = {milliseconds}"] if milliseconds else []),
         ):
             asked(lambda setting=setting: self._run(f"SET LOCAL {setting}"))  # type: ignore[misc]
@@ -193,7 +193,7 @@ class PostgresConnection:
         measured = ", ".join(
             f"max(scale({q})), max(length(trunc(abs({q}))::text)), "
             f"coalesce(bool_or({q} IN ('NaN', 'Infinity', '-Infinity')), false)"
-            for q in map(_quoted, numeric)
+            for q in map(quoted, numeric)
         )
         (found,) = self.fetch(f"SELECT {measured} FROM ({relation.select}) AS empriv_source")
         digits: dict[str, tuple[int, int] | None] = {}
@@ -208,7 +208,7 @@ class PostgresConnection:
         """A table with its schema, as the user's own search path finds it."""
         schema, _, table = name.rpartition(".")
         schemas = [schema] if schema else self._schemas
-        listed = ", ".join(map(_literal, schemas)) or "''"
+        listed = ", ".join(map(text_literal, schemas)) or "''"
         known = self.fetch(
             "SELECT n.nspname::text, c.relname::text FROM pg_class AS c "
             "JOIN pg_namespace AS n ON n.oid = c.relnamespace "
@@ -217,7 +217,7 @@ class PostgresConnection:
         for wanted in (table, table.lower()):
             for place in schemas:
                 if (place, wanted) in known:
-                    return f"{_quoted(place)}.{_quoted(wanted)}"
+                    return f"{quoted(place)}.{quoted(wanted)}"
         raise SourceError(
             f"`table` must be a table or view on the PostgreSQL server, got {name!r}"
             f"{nearest(table, [relation for _, relation in known])}"
@@ -250,7 +250,7 @@ class PostgresConnection:
         }
         if not called:
             return
-        listed = ", ".join(map(_literal, sorted(called)))
+        listed = ", ".join(map(text_literal, sorted(called)))
         volatile = self.fetch(
             f"SELECT DISTINCT proname::text FROM pg_proc WHERE provolatile = 'v' AND proname IN ({listed}) ORDER BY 1"
         )
@@ -378,16 +378,8 @@ def _column(each: Any) -> ServerColumn:
 
 
 def _as_sent(column: ServerColumn) -> str:
-    name = _quoted(column.name)
+    name = quoted(column.name)
     if column.kind in _AS_THEY_ARE or column.kind == "numeric":
         return name
     # Texts compare by their bytes, as in DuckDB, whatever the database's language is.
     return f'{name}::text COLLATE "C" AS {name}'
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

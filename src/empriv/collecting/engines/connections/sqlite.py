@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from empriv.collecting.engines.connections.incoming import Incoming, different
-from empriv.collecting.engines.engine import BeyondLimits
+from empriv.collecting.engines.engine import BeyondLimits, quoted
 from empriv.collecting.sources import Connected
 from empriv.collecting.sql.allowlist import one_select
-from empriv.collecting.sql.pointing import nearest
+from empriv.collecting.sql.printing import nearest
 from empriv.errors import MissingExtraError, SourceError
 
 T = TypeVar("T")
@@ -41,7 +41,7 @@ class SQLiteFile:
         self.declared: dict[str, str] = {}
         if table.table is not None:
             self.declared = self._declared(table.table)
-            self.select = f"SELECT * FROM {_quoted(table.table)}"
+            self.select = f"SELECT * FROM {quoted(table.table)}"
         else:
             assert table.sql is not None
             self.select = str(one_select(table.sql, "sqlite").sql(dialect="sqlite", comments=False))
@@ -64,7 +64,7 @@ class SQLiteFile:
         begun = _read(lambda: self.connection.execute(self.select))
         names = different([str(column[0]) for column in begun.description])
         begun.close()
-        listed = [_quoted(name) for name in names]
+        listed = [quoted(name) for name in names]
         counts = ", ".join(
             f"COALESCE(SUM(TYPEOF({name}) = '{kind}'), 0)" for name in listed for kind in ("text", "real", "blob")
         )
@@ -172,7 +172,3 @@ def _meant(declared: str) -> str | None:
     if word.startswith(("TIMESTAMP", "DATETIME")):
         return "TIMESTAMPTZ" if "ZONE" in word or word.startswith("TIMESTAMPTZ") else "TIMESTAMP"
     return {"DATE": "DATE", "TIME": "TIME", "BOOLEAN": "BOOLEAN", "BOOL": "BOOLEAN"}.get(word)
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

@@ -8,23 +8,29 @@ Deleting is a transaction that is taken back. `deletion` compares.
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-import duckdb
 import numpy as np
 import numpy.typing as npt
 from sqlglot import exp, parse_one
 
-from empriv.collecting.engines.data_view import quoted, text_literal
 from empriv.collecting.engines.duckdb.failures import ABOUT_VALUES, querying, reading
 from empriv.collecting.engines.duckdb.session import DuckDBSession
-from empriv.collecting.engines.engine import Gone, Rows, SentRows, Session
-from empriv.collecting.names import DATA, DATABASE, EVERYONE, INDIVIDUAL
+from empriv.collecting.engines.engine import (
+    DATA,
+    DATABASE,
+    EVERYONE,
+    INDIVIDUAL,
+    Gone,
+    Rows,
+    SentRows,
+    Session,
+    quoted,
+)
 from empriv.collecting.sql.printing import own_text, printed
 
 ROWS = "empriv_apart"
@@ -62,17 +68,14 @@ class ApartRows(DuckDBSession):
     zone: str = "UTC"
 
     def __post_init__(self) -> None:
-        self._started = time.monotonic()
         with reading():
-            with suppress(duckdb.InvalidInputException):
-                self._run("SET enable_progress_bar = false")
-            self._run(f"SET TimeZone = {text_literal(self.zone)}")
+            self.prepare(self.zone)
             for name, stream in self.sent.items():
                 self._take(stream, f"{_SENT}_{name}")
                 if name != DATA:
-                    self._run(f"CREATE VIEW {quoted(name)} AS SELECT * FROM {quoted(f'{_SENT}_{name}')}")
+                    self.run(f"CREATE VIEW {quoted(name)} AS SELECT * FROM {quoted(f'{_SENT}_{name}')}")
             self._deal(f"{_SENT}_{DATA}")
-            self._run(f"CREATE VIEW {DATA} AS SELECT {self.own_columns()} FROM {ROWS}")
+            self.run(f"CREATE VIEW {DATA} AS SELECT {self.own_columns()} FROM {ROWS}")
         self._close_door()
 
     @cached_property
@@ -84,7 +87,7 @@ class ApartRows(DuckDBSession):
 
     @cached_property
     def individuals(self) -> npt.NDArray[Any]:
-        return self._labels(f"{ROWS}_people")
+        return self.labels_in(f"{ROWS}_people")
 
     def ask(self, statement: exp.Expr, gone: Sequence[Gone], *, shuffled: bool = False) -> list[Rows | None]:
         sql = self._readable(printed(statement))
@@ -95,12 +98,12 @@ class ApartRows(DuckDBSession):
             return [self._asked([text, *before], sql) for text in deleting]
 
         with querying(), self._one_thread():
-            return self._interruptible(all_of_them)  # in one piece: between threads it would take most of the time
+            return self.interruptible(all_of_them)  # in one piece: between threads it would take most of the time
 
     def _readable(self, sql: str) -> str:
         """A statement whose moments are texts: to read those of a zone, Python needs a module that may be missing."""
         with querying():
-            types = [str(row[1]) for row in self._send(f"DESCRIBE {sql}")]
+            types = [str(row[1]) for row in self.send(f"DESCRIBE {sql}")]
         if not any("TIME ZONE" in kind for kind in types):
             return sql
         columns = (f"CAST(#{k} AS VARCHAR)" if "TIME ZONE" in kind else f"#{k}" for k, kind in enumerate(types, 1))
@@ -120,11 +123,11 @@ class ApartRows(DuckDBSession):
 
     @contextmanager
     def without(self, gone: Gone) -> Iterator[None]:
-        self._send(self._deleting(gone))
+        self.send(self._deleting(gone))
         try:
             yield
         finally:
-            self._run("ROLLBACK")
+            self.run("ROLLBACK")
 
     def _deleting(self, gone: Gone) -> str:
         deleted = f"{ROWS}_database <> {gone.database}"
@@ -144,23 +147,23 @@ class ApartRows(DuckDBSession):
         draws = f"{ROWS}_draws"
         self.store_numbers(draws, {"number": number, "base": database, "draw": draw, "individual": individual})
         half = f"CASE WHEN d.draw >= 0 THEN r.{ROWS}_bits >> d.draw & 1 WHEN r.{ROWS}_code = d.individual THEN 0 END"
-        self._run(
+        self.run(
             f"CREATE TEMP VIEW {ROWS}_repeated AS SELECT {self.own_columns('r')}, r.{ROWS}_place, "
             f"d.number AS {DATABASE}, {half} AS {INDIVIDUAL} FROM {ROWS} AS r "
             f"JOIN {draws} AS d ON d.base = r.{ROWS}_database"
         )
         own = f"{self.own_columns()}, {DATABASE}, {INDIVIDUAL}"
-        self._run(f"CREATE TEMP VIEW {EVERYONE} AS SELECT {own} FROM {ROWS}_repeated")
+        self.run(f"CREATE TEMP VIEW {EVERYONE} AS SELECT {own} FROM {ROWS}_repeated")
         try:
             repeated = RepeatedRows(
-                self.connection, self.data, self.threads, self.worker, self.timeout, _closed=True, nonce=self.nonce,
-                apart=self,
+                self.connection, self.data, threads=self.threads, worker=self.worker, timeout=self.timeout, closed=True,
+                nonce=self.nonce, stops=self.stops, apart=self,
             )  # fmt: skip
             repeated.__dict__["binder"] = self.binder  # the same tables
             yield repeated
         finally:
-            self._run(f"DROP VIEW {EVERYONE}")
-            self._run(f"DROP VIEW {ROWS}_repeated")
+            self.run(f"DROP VIEW {EVERYONE}")
+            self.run(f"DROP VIEW {ROWS}_repeated")
 
     def own_columns(self, table: str = "") -> str:
         prefix = f"{table}." if table else ""
@@ -168,38 +171,38 @@ class ApartRows(DuckDBSession):
 
     def _take(self, stream: SentRows, name: str) -> None:
         """Have the rows of a stream in a table, each column of the type that it has at home."""
-        self._register("empriv_incoming", stream.rows)
+        self.register("empriv_incoming", stream.rows)
         try:
             named = f"empriv_incoming AS t({', '.join(map(quoted, stream.types))})"
-            arrived = self._describe(f"SELECT * FROM {named}")
+            arrived = self.describe(f"SELECT * FROM {named}")
             columns = ", ".join(
                 quoted(column)
                 if kind in ("", arrived[column])
                 else f"CAST({quoted(column)} AS {kind}) AS {quoted(column)}"
                 for column, kind in stream.types.items()
             )
-            self._run(f"CREATE TABLE {quoted(name)} AS SELECT {columns} FROM {named}")
+            self.run(f"CREATE TABLE {quoted(name)} AS SELECT {columns} FROM {named}")
         finally:
-            self._unregister("empriv_incoming")
+            self.unregister("empriv_incoming")
 
     def _deal(self, raw: str) -> None:
         """Number the people, and deal them into halves by chance that nobody knows beforehand."""
         people, bits = f"{ROWS}_people", f"{ROWS}_bits"
-        self._run(
+        self.run(
             f"CREATE TABLE {people} AS SELECT CAST(ROW_NUMBER() OVER (ORDER BY label) - 1 AS INTEGER) AS code, label "
             f"FROM (SELECT DISTINCT {INDIVIDUAL} AS label FROM {raw} WHERE {INDIVIDUAL} IS NOT NULL)"
         )
-        ((count,),) = self._run(f"SELECT COUNT(*) FROM {people}")
+        ((count,),) = self.run(f"SELECT COUNT(*) FROM {people}")
         drawn = np.frombuffer(secrets.token_bytes(2 * count), np.uint16).astype(np.int32)
         self.store_numbers(bits, {"code": np.arange(count, dtype=np.int32), "bits": drawn})
-        self._run(
+        self.run(
             f"CREATE TABLE {ROWS} AS SELECT {self.own_columns('r')}, COALESCE(p.code, -1) AS {ROWS}_code, "
             f"b.bits AS {ROWS}_bits, r.{DATABASE} AS {ROWS}_database, r.{ROWS}_place "
             f"FROM (SELECT *, rowid AS {ROWS}_place FROM {quoted(raw)}) AS r "
             f"LEFT JOIN {people} AS p ON p.label = r.{INDIVIDUAL} LEFT JOIN {bits} AS b ON b.code = p.code "
             f"ORDER BY r.{ROWS}_place"
         )
-        self._run(f"DROP TABLE {quoted(raw)}")
+        self.run(f"DROP TABLE {quoted(raw)}")
 
 
 @dataclass(eq=False)
@@ -209,13 +212,12 @@ class RepeatedRows(DuckDBSession):
     apart: ApartRows | None = None
 
     def __post_init__(self) -> None:
-        self._started = time.monotonic()
         assert self.apart is not None
         numbers = f"SELECT number AS code, number AS label FROM {ROWS}_draws"
         with reading():
             for name in ("empriv_databases", "empriv_individuals", "empriv_sorted"):
-                self._run(f"DROP TABLE IF EXISTS {name}")
-            self._run(f"CREATE TEMP TABLE empriv_databases AS {numbers}")
+                self.run(f"DROP TABLE IF EXISTS {name}")
+            self.run(f"CREATE TEMP TABLE empriv_databases AS {numbers}")
 
     @cached_property
     def columns(self) -> Mapping[str, Sequence[str]]:

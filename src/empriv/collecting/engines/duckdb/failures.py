@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import duckdb
 
 from empriv.collecting.engines.engine import BeyondLimits, FailedOnRows
-from empriv.collecting.sql.advice import unreadable
 from empriv.errors import QueryError, SourceError
 
 _NO_MEMORY = "There is not enough memory for this query. Hint: give a larger `memory_limit`, or fewer `threads`."
@@ -35,7 +35,7 @@ def reading() -> Iterator[None]:
             ) from None
         raise SourceError(f"The rows cannot be read: {_first_line(error)}") from None
     except duckdb.Error as error:
-        raise SourceError(unreadable(type(error).__name__, str(error))) from None
+        raise SourceError(_unreadable(type(error).__name__, str(error))) from None
 
 
 @contextmanager
@@ -55,3 +55,28 @@ def querying() -> Iterator[None]:
 
 def _first_line(error: Exception) -> str:
     return str(error).strip().splitlines()[0].rstrip(".") + "."
+
+
+def _unreadable(kind: str, message: str) -> str:
+    """Why rows cannot be read, from the kind of an engine's error and its message, which is not passed on."""
+    # a CSV file that no dialect fits gets a list of things to try, encodings among them, whatever is wrong with it
+    said = message.lower().partition("the search space used was")[0]
+    if re.search(r"utf-?8|unicode|encod", said):
+        return (
+            "The rows cannot be read: a file holds text that is not UTF-8. Hint: save it as UTF-8, or read it by SQL, "
+            "\"SELECT * FROM read_csv('file.csv', encoding='latin-1')\"."
+        )
+    if kind == "IOException" or re.search(r"magic bytes|parquet file|valid duckdb", said):
+        return "The rows cannot be read: a file is missing, or not what its name says."
+    if kind == "ConversionException":
+        return (
+            "The rows cannot be read: a value does not fit the type that its column has elsewhere. Hint: all files "
+            "must write dates and numbers alike; \"SELECT * FROM read_csv('*.csv', all_varchar=true)\" reads text."
+        )
+    if "sniffing" in said:
+        return (
+            "The rows cannot be read: the lines of a CSV file are not alike. Hint: see whether every line has as many "
+            "fields, and ends in the same way."
+        )
+    hint = " Hint: see whether every line has as many fields." if kind == "InvalidInputException" else ""
+    return f"The rows cannot be read: DuckDB reports a problem of kind {kind}.{hint}"

@@ -28,8 +28,8 @@ import numpy as np
 import numpy.typing as npt
 
 from empriv.base.scratch import writing_into
-from empriv.collecting.engines.data_view import quoted, text_literal
 from empriv.collecting.engines.duckdb.sandbox_child import Sent
+from empriv.collecting.engines.engine import quoted, text_literal
 
 AVAILABLE = sys.platform != "win32"
 """Whether this system can limit what a process takes; elsewhere DuckDB runs in this process."""

@@ -1,4 +1,4 @@
 __all__ = ["SparkEngine", "driver_engine"]
 
-from .on_driver import driver_engine
 from .session import SparkEngine
+from .tables import driver_engine

@@ -5,7 +5,6 @@ Knows neither Spark nor SQL: it runs wherever the rows are.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
@@ -13,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from empriv.collecting.functions.chunks import Chunk, ChunkTask, FunctionQuery, run_task
-from empriv.collecting.names import DATABASE
+from empriv.collecting.engines.engine import DATABASE
+from empriv.collecting.functions.chunks import ChunkTask, FunctionQuery, run_task
 
 # The column that says whose a row is, by position.
 CODE = "left_out"
@@ -61,20 +60,8 @@ def called(query: FunctionQuery, columns: tuple[str, ...], database: int, table:
     members = np.unique(codes[codes >= 0])
     here = FunctionQuery(query.function, lambda _: (arrays, codes), query.frame, query.draws, query.seed)
     everyone_first = np.concatenate(([-1], members))
-    chunk = run_task(here, ChunkTask(database, 0, everyone_first, members, float("inf"), twice=database == 0))
-    said = {"database": database, "names": chunk.names, "failure": chunk.failure, "shape": chunk.values.shape}
-    return json.dumps(said).encode() + b"\n" + chunk.values.tobytes() + chunk.outcomes.tobytes()
-
-
-def chunk_from(content: bytes) -> Chunk:
-    """The inverse of what `called` gives."""
-    head, _, rest = content.partition(b"\n")
-    said = json.loads(head)
-    size = 8 * int(np.prod(said["shape"]))
-    names = None if said["names"] is None else tuple(said["names"])
-    values = np.frombuffer(rest[:size], np.float64).reshape(said["shape"])
-    outcomes = np.frombuffer(rest[size:], np.int8).reshape(said["shape"])
-    return Chunk(said["database"], 0, names, values, outcomes, said["failure"], 0.0, 0.0)
+    task = ChunkTask(database, 0, everyone_first, members, float("inf"), twice=database == 0)
+    return run_task(here, task).to_bytes()
 
 
 def _plain(column: Any) -> npt.NDArray[Any]:

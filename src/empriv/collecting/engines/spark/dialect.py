@@ -12,10 +12,8 @@ from typing import cast
 
 from sqlglot import exp
 
-from empriv.collecting.engines.engine import Refused
-from empriv.collecting.names import DATA
-from empriv.collecting.sql.printing import with_nonce
-from empriv.collecting.sql.templates import Node, fill
+from empriv.collecting.engines.engine import DATA, Refused
+from empriv.collecting.sql.printing import Node, fill, with_nonce
 
 _SMALL = {"empriv_databases", "empriv_groups", "empriv_scales", "empriv_totals"}
 _RANGE = re.compile(r"RANGE\((\d+)\) AS (\w+)\((\w+)\)", re.IGNORECASE)

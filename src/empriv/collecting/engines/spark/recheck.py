@@ -1,4 +1,4 @@
-"""What Spark must not run for a query, though the query itself was let in: the second look, at Spark's own text.
+"""What Spark must not run for a query, though the query itself was let in: checked again, in Spark's own text.
 
 `sql.allowlist` looks at queries as they are written, in DuckDB's language. Here every statement is looked at as Spark
 is given it. It may read the session's own views, and call functions that are Spark's own and answer alike each time.
@@ -14,7 +14,7 @@ from itertools import pairwise
 from sqlglot import Token, TokenType, exp, tokenize
 
 from empriv.collecting.engines.engine import Refused
-from empriv.collecting.sql.templates import Node
+from empriv.collecting.sql.printing import Node
 
 _ONLY = "The query must read nothing but `data`, the tables handed over, and what it names itself by WITH"
 _ALIKE = "The query must give the same result each time"

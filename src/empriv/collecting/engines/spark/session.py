@@ -15,30 +15,51 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, cast
 
-import numpy as np
 import numpy.typing as npt
 from sqlglot import exp, parse_one
 
 from empriv.base.progress import Advance
 from empriv.base.progress import progress as progress_bar
-from empriv.collecting.engines.arrow import columns_of, labels_of
-from empriv.collecting.engines.data_view import data_view, each_row, labels, quoted
-from empriv.collecting.engines.duckdb.binding import Binder, binder_of_arrow
-from empriv.collecting.engines.engine import PRESENCE, Apart, Batches, Column, Integers, Rows, SentRows, Session
-from empriv.collecting.engines.spark.calls import CODE, called_batches, chunk_from
+from empriv.collecting.engines.connections.incoming import different
+from empriv.collecting.engines.data_view import DataView, data_view, labels, zone_of
+from empriv.collecting.engines.duckdb.recheck import Binder, binder_of_arrow
+from empriv.collecting.engines.engine import (
+    DATA,
+    DATABASE,
+    EVERYONE,
+    INDIVIDUAL,
+    WHERE,
+    WHO,
+    Apart,
+    Batches,
+    Column,
+    Rows,
+    SentRows,
+    Session,
+    columns_of,
+    labels_of,
+    quoted,
+)
+from empriv.collecting.engines.spark.calls import CODE, called_batches
 from empriv.collecting.engines.spark.dialect import in_spark, kept_parts, plain_ranges, to_spark, written
 from empriv.collecting.engines.spark.failures import querying, reading
 from empriv.collecting.engines.spark.jobs import Percent, cancellable
 from empriv.collecting.engines.spark.recheck import check_calls, check_tables
-from empriv.collecting.engines.spark.saving import read, write
-from empriv.collecting.engines.spark.tables import empty, from_arrow, function_class, relation, spark_schema, to_arrow
-from empriv.collecting.engines.zones import zone_of
+from empriv.collecting.engines.spark.tables import (
+    empty,
+    from_arrow,
+    function_class,
+    read,
+    relation,
+    spark_schema,
+    to_arrow,
+    write,
+)
 from empriv.collecting.functions.chunks import Chunk, FunctionQuery
-from empriv.collecting.names import DATA, DATABASE, EVERYONE, INDIVIDUAL, WHERE, WHO
 from empriv.collecting.sources import Databases, databases
 from empriv.collecting.sql.aggregates import Type
 from empriv.collecting.sql.printing import OWN_NAMES, Names, plain, secret
-from empriv.errors import InputError, MissingExtraError, QueryError, SourceError
+from empriv.errors import InputError, MissingExtraError, QueryError
 
 # Digits of Spark's integers; sums of the longest may need more than 64 bits.
 _INTEGERS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
@@ -61,8 +82,8 @@ class SparkEngine:
 
     >>> rows = spark.sql("SELECT id % 30 AS day, id % 7 AS who, id * 1.5 AS x FROM range(600)")
     >>> data = empriv.databases(rows, database="day", individual="who")
-    >>> scan = empriv.scan(data, "avg(x)", epsilon=0.1, engine=empriv.SparkEngine(spark))
-    >>> scan.n_individuals
+    >>> audit = empriv.audit(data, "avg(x)", epsilon=0.1, engine=empriv.SparkEngine(spark))
+    >>> audit.n_individuals
     7
     """
 
@@ -124,8 +145,10 @@ def _token() -> str:
 
 
 @dataclass(eq=False)
-class SparkFrames:
+class SparkFrames(DataView):
     """Temporary views in a Spark session: ``data``, the other tables, labels, and what is kept between statements."""
+
+    short_integers = frozenset(_INTEGERS)
 
     spark: Any
     data: Databases
@@ -145,22 +168,18 @@ class SparkFrames:
             relations = []
             for number, part in enumerate(self.data.parts):
                 frame = relation(self.spark, part, self._unchecked)
-                names = [column.lower() for column in frame.columns]
-                if len(set(names)) != len(names):
-                    raise SourceError(
-                        "The columns of a table must have different names, apart from upper and lower case."
-                    )
+                different(frame.columns)
                 self._view(f"empriv_part{number}", frame)
                 relations.append(f"empriv_part{number}")
-            for sql in data_view(self.data, relations, self._columns_of):
+            for sql in data_view(self.data, relations, self.columns_of):
                 made = parse_one(plain_ranges(sql), dialect="duckdb")
                 assert isinstance(made, exp.Create)
                 frame = self._unchecked(cast(exp.Expr, made.expression))
                 self._view(made.this.name, self.keep(frame) if made.kind == "TABLE" else frame)
             for name in relations:  # from here on, rows are read as `data` alone
                 self._parts[name] = self._views.pop(name)
-        self._check_nulls()
-        self._make_labels("empriv_databases", DATABASE)
+        self.check_nulls()
+        self.make_labels("empriv_databases", DATABASE)
 
     def close(self) -> None:
         """Free what was kept, then drop all views: Spark Connect knows a frame by the views that it reads."""
@@ -181,45 +200,8 @@ class SparkFrames:
         return ()
 
     @property
-    def whose(self) -> Sequence[str]:
-        return self.data.individual
-
-    @property
     def digests_rows(self) -> bool:
         return False
-
-    @property
-    def drawn(self) -> bool:
-        return self.data.draws is not None and self.data.draws.of_individuals
-
-    @cached_property
-    def columns(self) -> Mapping[str, Sequence[str]]:
-        own = {DATA: [name for name in self._columns_of(EVERYONE) if name not in (DATABASE, INDIVIDUAL)]}
-        return own | {name: list(self._columns_of(name)) for name in self.data.tables}
-
-    @cached_property
-    def databases(self) -> npt.NDArray[Any]:
-        return self._labels("empriv_databases")
-
-    @cached_property
-    def individuals(self) -> npt.NDArray[Any]:
-        self.label_individuals()
-        return self._labels("empriv_individuals")
-
-    @cached_property
-    def integers(self) -> Integers | None:
-        # Whoever is in no random database is listed too: by label.
-        if each_row(self.data) != EVERYONE or self._columns_of(EVERYONE)[INDIVIDUAL] not in _INTEGERS:
-            return None
-        found = self._text(f"SELECT COUNT(*) AS n, MIN({INDIVIDUAL}) AS a, MAX({INDIVIDUAL}) AS b FROM {EVERYONE}")
-        ((rows, first, last),) = found
-        if first is None or last - first >= 2 * rows + 1024:
-            return None
-        return Integers(first, last - first + 1)
-
-    def label_individuals(self) -> None:
-        if "empriv_individuals" not in self._views:
-            self._make_labels("empriv_individuals", INDIVIDUAL)
 
     def admit(self, select: exp.Expr, written: tuple[str, Names] | None) -> None:
         """Refuse a query that DuckDB, whose language it is, refuses on empty tables, or Spark does; nothing is run."""
@@ -295,12 +277,6 @@ class SparkFrames:
         """The DataFrame of a statement of whoever sees the rows: it may read and call anything."""
         return self.spark.sql(to_spark(statement, self._views, self.nonce))
 
-    def presence(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        self.label_individuals()
-        with reading():
-            found = self._fetch_text(PRESENCE)
-        return found["d"].values.astype(np.int64), found["i"].values.astype(np.int64)
-
     def stream(self, statement: exp.Expr) -> SentRows:
         with reading():
             rows = to_arrow(self.frame(statement))
@@ -350,7 +326,7 @@ class SparkFrames:
         ):
             dealt = coded.repartition(count, DATABASE).sortWithinPartitions(DATABASE)
             found = dealt.mapInArrow(call, "chunk binary").collect()
-        return [chunk_from(bytes(row[0])) for row in found]
+        return [Chunk.from_bytes(bytes(row[0])) for row in found]
 
     def run_batches(
         self, entries: exp.Expr, work: Callable[[Batches], Batches], schema: Any, table: str | None = None
@@ -399,7 +375,7 @@ class SparkFrames:
             with querying():
                 total = "CAST(SUM(CAST(XXHASH64(*) AS DECIMAL(38, 0))) AS STRING)"
                 rows = self.spark.sql(f"SELECT COUNT(*), {total} FROM {view}").collect()
-            said.append(f"{name} {self._columns_of(name)} {tuple(rows[0])}")
+            said.append(f"{name} {self.columns_of(name)} {tuple(rows[0])}")
         return "; ".join(said)
 
     def _coded(self, condition: str) -> str:
@@ -425,41 +401,20 @@ class SparkFrames:
         self._kept.append(kept)
         return kept
 
-    def _fetch_text(self, sql: str) -> dict[str, Column]:
-        return columns_of(to_arrow(self._shown(parse_one(sql, dialect="duckdb"))))
-
-    def _text(self, sql: str) -> list[tuple[Any, ...]]:
+    def about_rows(self, sql: str) -> dict[str, Column]:
         with reading():
-            return [tuple(row) for row in self.frame(parse_one(sql, dialect="duckdb")).collect()]
+            return columns_of(to_arrow(self._shown(parse_one(sql, dialect="duckdb"))))
 
-    def _columns_of(self, relation: str) -> dict[str, str]:
-        found = self.spark.table(self._views[relation.strip('"').lower()]).dtypes
+    def columns_of(self, relation: str) -> dict[str, str]:
+        found = self.spark.table(self._views[relation.strip('"').replace('""', '"').lower()]).dtypes
         return {plain(name, self.nonce): kind for name, kind in found}
 
-    def _check_nulls(self) -> None:
-        in_one = f"COUNT({DATABASE})" if each_row(self.data) == EVERYONE else "COUNT(*)"
-        ((rows, filed, named),) = self._text(
-            f"SELECT COUNT(*), {in_one}, COUNT({INDIVIDUAL}) FROM {each_row(self.data)}"
-        )
-        if rows == 0:
-            raise SourceError("There must be at least one row, got 0.")
-        if filed < rows:
-            raise SourceError(
-                f"`database` must not be NULL, but is in {rows - filed} of {rows} rows. "
-                "Hint: leave these rows out with an SQL source, or give them a database with coalesce()."
-            )
-        if named < rows and self.data.unidentified == "error":
-            raise SourceError(
-                f"`individual` must not be NULL, but is in {rows - named} of {rows} rows. "
-                'Hint: unidentified="keep" keeps these rows as nobody\'s, unidentified="drop" leaves them out.'
-            )
-
-    def _make_labels(self, name: str, column: str) -> None:
+    def make_labels(self, name: str, column: str) -> None:
         with reading():
             statement = parse_one(plain_ranges(labels(self.data, column)), dialect="duckdb")
             self._view(name, self.keep(self.frame(statement)))
 
-    def _labels(self, name: str) -> npt.NDArray[Any]:
+    def labels_in(self, name: str) -> npt.NDArray[Any]:
         kind = dict(self.spark.table(self._views[name]).dtypes)["label"]
         text = "CAST(label AS TEXT) AS label" if _as_text(kind) else "label"
         with reading():

@@ -1,0 +1,248 @@
+"""The table of an audit as its pages need it: what its columns look like, and how many databases a choice makes.
+
+Looking takes a process beside the server, and is remembered until a file changes, so that pages are there at once.
+Large files of text are parsed once, into a copy that nobody else may read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from starlette.requests import Request
+
+from empriv.app.folder import COPIES, TEXT
+from empriv.app.pages import folder_of, workers_of
+from empriv.app.workers import engine_beside
+from empriv.cli.config import Settings
+
+if TYPE_CHECKING:
+    from empriv.collecting.profile import ColumnProfile, TableProfile, Values
+
+T = TypeVar("T")
+UNITS = ("hour", "day", "week", "month")
+_REMEMBERED = 64
+_WHILE = 600.0  # seconds
+_LARGE = 16 << 20  # bytes of text that are parsed once
+_KEPT = 3  # copies
+_FIRST_ROWS = 8
+
+
+@dataclass(frozen=True)
+class TableAtHand:
+    """A table as it was seen, and of how many files it is."""
+
+    seen: TableProfile
+    files: int
+
+    @property
+    def columns(self) -> tuple[ColumnProfile, ...]:
+        return self.seen.details
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.seen.columns
+
+    @property
+    def times(self) -> tuple[ColumnProfile, ...]:
+        return tuple(column for column in self.columns if column.is_time)
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """Columns of numbers, likeliest first."""
+        amounts = self.seen.amounts
+        return (*amounts, *(c.name for c in self.columns if c.is_number and c.name not in amounts))
+
+    def column_named(self, text: str) -> str:
+        """A column as a form sends it, which writes every line break of a name as CR LF."""
+        if text in self.names:
+            return text
+        return next((name for name in self.names if name.splitlines() == text.splitlines()), text)
+
+    def cut(self, column: ColumnProfile, unit: str = "") -> str:
+        """The expression that makes a database of each unit of a time, or of each value."""
+        expression = column.cut(unit) if unit else column.as_database
+        return column.name if expression in self.names else expression  # which another column may be called
+
+
+@dataclass(frozen=True)
+class DataReach:
+    """How far the databases of a choice reach: counts, the smallest delta that they support, and what to warn of.
+
+    ``first`` and ``last`` are labels of the databases that sort first and last; ``each_in`` says in how many a person
+    is on average, and ``once`` whether nobody is in more than one.
+    """
+
+    rows: int
+    unidentified: int
+    databases: int
+    individuals: int
+    least_delta: float
+    enough: int
+    warnings: tuple[str, ...]
+    first: str = ""
+    last: str = ""
+    each_in: str = ""
+    once: bool = False
+
+
+async def table_of_audit(request: Request, settings: Settings) -> TableAtHand:
+    """Look at the table, unless it was looked at before."""
+    folder_of(request).check_sources(settings)
+    return await remembered(request, _rows_of(request, settings), look_at, settings)
+
+
+def table_if_known(request: Request, settings: Settings) -> TableAtHand | None:
+    """The table, if it was looked at before."""
+    table: TableAtHand | None = _memory(request).get((look_at, _rows_of(request, settings)))
+    return table
+
+
+async def values_of_audit(request: Request, settings: Settings, table: TableAtHand) -> Values:
+    """The first rows and the ends of columns."""
+    ordered = tuple(column.name for column in table.columns if column.is_number or column.is_time)
+    return await remembered(request, _rows_of(request, settings), values_at, settings, ordered)
+
+
+async def reach_of_audit(request: Request, settings: Settings) -> DataReach:
+    """Count databases and people."""
+    folder_of(request).check_sources(settings)
+    return await remembered(request, databases_of(request, settings), count_of, settings)
+
+
+def databases_of(request: Request, settings: Settings) -> tuple[Any, ...]:
+    """By what databases and people are known again."""
+    return (
+        _rows_of(request, settings), settings.individual, settings.database, settings.subsamples, settings.fraction,
+        settings.unidentified, settings.timezone,
+    )  # fmt: skip
+
+
+async def remembered(request: Request, key: Any, function: Callable[..., T], *arguments: Any) -> T:
+    """What a function gives beside the server; what it gave before, if the key is the same."""
+    memory = _memory(request)
+    if (function, key) not in memory:
+        answer = await workers_of(request).run(function, *arguments)
+        while len(memory) >= _REMEMBERED:
+            memory.pop(next(iter(memory)))
+        memory[function, key] = answer
+    given: T = memory[function, key]
+    return given
+
+
+def at_hand(settings: Settings) -> Settings:
+    """Settings that read the same rows, of a large text file from its copy; called beside the server, in the folder."""
+    file = Path(settings.files[0]) if len(settings.files) == 1 and settings.sql is None else Path()
+    if file.suffix.lower() not in TEXT or not file.is_file() or file.stat().st_size < _LARGE:
+        return settings
+    state = file.stat()
+    mark = hashlib.sha256(repr((str(file.resolve()), state.st_mtime_ns, state.st_size)).encode()).hexdigest()[:32]
+    copy = Path(COPIES) / f"{mark}.parquet"
+    if not copy.exists():
+        _copy(settings, copy)
+    return replace(settings, files=(str(copy),))
+
+
+def _copy(settings: Settings, copy: Path) -> None:
+    from empriv.cli.inputs import one_table
+    from empriv.collecting.profile import whole
+
+    copy.parent.mkdir(mode=0o700, exist_ok=True)
+    temporary = copy.with_suffix(f".{secrets.token_hex(4)}")
+    try:
+        with engine_beside() as engine, engine.session(whole(one_table(settings))) as session:
+            session.copy_rows(str(temporary))
+        temporary.replace(copy)
+    finally:
+        temporary.unlink(missing_ok=True)
+    for old in sorted(copy.parent.glob("*.parquet"), key=lambda path: path.stat().st_mtime)[:-_KEPT]:
+        old.unlink(missing_ok=True)
+
+
+def look_at(settings: Settings) -> TableAtHand:
+    """What a table holds; called beside the server."""
+    from empriv.cli.inputs import one_table, paths_read
+    from empriv.collecting.profile import profile
+
+    with engine_beside() as engine:
+        return TableAtHand(profile(engine, one_table(at_hand(settings))), len(paths_read(replace(settings, tables={}))))
+
+
+def values_at(settings: Settings, ordered: tuple[str, ...]) -> Values:
+    """Some values of a table; called beside the server."""
+    from empriv.cli.inputs import one_table
+    from empriv.collecting.profile import values
+
+    with engine_beside() as engine:
+        return values(engine, one_table(at_hand(settings)), _FIRST_ROWS, ordered)
+
+
+def kind_in_words(column: ColumnProfile) -> str:
+    """A column's kind, as people who know no SQL would say it."""
+    if column.is_time:
+        return "time" if column.moments else "date"
+    words = {"integer": "whole number", "decimal": "decimal number", "double": "number", "boolean": "yes or no"}
+    return words.get(column.kind, "text")
+
+
+def different_in_words(column: ColumnProfile) -> str:
+    """How many different values a column has, and in how many databases each is, where that was counted."""
+    about = "about " if column.about else ""
+    each = f", each in {column.each_in:.3g} databases" if column.each_in else ""
+    return f"{about}{column.different:,} different{each}"
+
+
+def count_of(settings: Settings) -> DataReach:
+    """How far databases reach; called beside the server."""
+    from empriv.cli.inputs import source_of
+    from empriv.collecting.profile import ROW_NUMBERS, count
+    from empriv.ledger.values import label_text
+    from empriv.validate.bounds import LEAST_DATABASES
+    from empriv.validate.bounds.line_bounds import floor
+    from empriv.words.planning import too_few
+
+    with engine_beside() as engine:
+        counted = count(engine, source_of(at_hand(settings)))
+    identified = counted.rows - counted.unidentified
+    warnings = [counted.out_of_order, too_few(counted.databases, LEAST_DATABASES)]
+    if counted.individuals == identified > 1:
+        warnings.append(f"Who a row belongs to: {ROW_NUMBERS[0].lower()}{ROW_NUMBERS[1:]}")
+    if counted.individuals <= 1:
+        warnings.append("There must be several people: what one person adds is all that there is.")
+    mean = counted.pairs / counted.individuals if counted.individuals else 0.0
+    once = counted.individuals > 1 and counted.databases > 1 and counted.pairs == counted.individuals
+    if once and counted.individuals != identified:
+        warnings.append(
+            "Nobody is in more than one database. Does this column name receipts or visits, rather than people? People "
+            "come back."
+        )
+    return DataReach(
+        counted.rows, counted.unidentified, counted.databases, counted.individuals,
+        floor(counted.databases, 0.95), LEAST_DATABASES, tuple(filter(None, warnings)),
+        label_text(counted.first), label_text(counted.last), f"{mean:.3g}" if counted.pairs else "", once,
+    )  # fmt: skip
+
+
+def _rows_of(request: Request, settings: Settings) -> tuple[Any, ...]:
+    """By what the rows are known again: where they are, and when files last changed; those of a server, for a while."""
+    marks: list[Any] = [int(time.monotonic() / _WHILE) if any("://" in text for text in settings.files) else None]
+    for text in settings.files:
+        with suppress(OSError, ValueError):
+            state = (folder_of(request).path / text).stat()
+            marks.append((text, state.st_mtime_ns, state.st_size))
+    return (settings.files, settings.table, settings.sql, tuple(settings.tables.items()), tuple(marks))
+
+
+def _memory(request: Request) -> dict[Any, Any]:
+    """Of this run of the app alone."""
+    state = request.app.state
+    if not hasattr(state, "tables_at_hand"):
+        state.tables_at_hand = {}
+    memory: dict[Any, Any] = state.tables_at_hand
+    return memory

@@ -1,0 +1,99 @@
+"""One word for one thing: the glossary's twelve are used, and other words for the same things are not.
+
+Looked for in what people read: strings of the sources (docstrings, messages, help), templates and scripts of pages,
+README, documents and the tour. Names and comments of the code are not looked at.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import empriv
+
+ROOT = Path(__file__).parent.parent
+SOURCES = Path(empriv.__file__).parent
+DOCS = ROOT / "docs"
+GLOSSARY = DOCS / "glossary.md"
+
+INSTEAD = {
+    "individual": ("data subject", "participant", "respondent"),
+    "database": ("snapshot",),
+    "reader": ("adversary", "adversaries", "attacker", "eavesdropper", "intruder", "observer", "onlooker", "watcher"),
+    "epsilon": ("budget",),
+    "delta": ("leakage",),
+    "cover": ("protected amount",),
+    "verdict": ("inconclusive", "undecided"),
+    "exact leak": ("certain leak", "deterministic leak", "perfect leak", "sure leak"),
+    "residuals": ("left over", "leftover"),
+    "dither": ("jitter", "random rounding", "rounded at random"),
+    "cap": ("truncation", "winsorize"),
+    "ledger": ("logbook",),
+}
+"""Of each word of the glossary, what is not said instead."""
+IDIOMS = ("battery", "cautions", "closed door", "hangs on", "hopeless", "rung", "second look")
+"""Coined for what has a plain name: tests, warnings, allowlist, depends on, impossible, step, recheck."""
+QUOTED = {"docs/glossary.md": ("adversary",), "docs/method.md": ("adversary",)}
+"""The paper's own words, where its terms are translated."""
+
+BANNED = (*IDIOMS, *(word for words in INSTEAD.values() for word in words))
+_PATTERN = re.compile(rf"\b({'|'.join(BANNED)})s?\b", re.IGNORECASE)
+
+
+def banned_in(text: str) -> set[str]:
+    """The banned words in a text, broken lines or not."""
+    return {found[1].lower() for found in _PATTERN.finditer(re.sub(r"\s+", " ", text))}
+
+
+def what_is_read(path: Path) -> Iterator[str]:
+    """The text of a file that reaches people: of Python its strings, of anything else all."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix != ".py":
+        yield text
+        return
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def files() -> list[Path]:
+    """Sources, templates, scripts of pages, and documents."""
+    shown = [path for ending in ("py", "html", "js") for path in SOURCES.rglob(f"*.{ending}")]
+    pages = [ROOT / "README.md", *DOCS.glob("*.md"), *DOCS.glob("reference/*.md"), DOCS / "tour.ipynb"]
+    return sorted({*shown, *pages})
+
+
+def test_nobody_says_a_banned_word() -> None:
+    found = {}
+    for path in files():
+        name = str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else path.name
+        words = {word for text in what_is_read(path) for word in banned_in(text)} - {*QUOTED.get(name, ())}
+        if words:
+            found[name] = words
+    assert found == {}
+
+
+@pytest.mark.parametrize("word", BANNED)
+def test_a_banned_word_is_noticed(word: str, tmp_path: Path) -> None:
+    page, module = tmp_path / "page.md", tmp_path / "module.py"
+    page.write_text(f"What the {word.upper().replace(' ', chr(10))} learns.")
+    module.write_text(f'# an {word} in a comment\nraise ValueError(f"the {word}s of {{1}}")\n')
+    for path in (page, module):
+        assert {found for text in what_is_read(path) for found in banned_in(text)} == {word}
+    module.write_text(f"# an {word} in a comment\n")
+    assert not list(what_is_read(module))
+
+
+def test_the_glossary_has_twelve_words_and_they_are_used() -> None:
+    words = re.findall(r"^\| ([a-z ]+) \|", GLOSSARY.read_text(encoding="utf-8"), re.MULTILINE)[1:]
+    assert words == list(INSTEAD)
+    assert len(words) == 12
+    said = " ".join(text for path in SOURCES.rglob("*.py") for text in what_is_read(path)).lower()
+    pages = " ".join(path.read_text(encoding="utf-8") for path in DOCS.glob("*.md") if path != GLOSSARY).lower()
+    for word in words:
+        assert word in said, word
+        assert word in pages, word
