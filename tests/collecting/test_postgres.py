@@ -202,7 +202,7 @@ def test_progress_is_shown_while_rows_travel(many: str, capfd: pytest.CaptureFix
 def test_a_slow_query_ends_with_a_sentence(server: Server) -> None:
     server.run(
         "CREATE FUNCTION slow(x int) RETURNS int LANGUAGE sql STABLE AS $$ SELECT x + pg_sleep(0.05)::text::int $$",
-        "CREATE VIEW lazy AS SELECT i AS day, i AS who, pg_sleep(0.05)::text AS x FROM generate_series(1, 2000) AS g(i)",
+        "CREATE VIEW lazy AS SELECT i AS day, i AS who, pg_sleep(0.1)::text AS x FROM generate_series(1, 999) AS g(i)",
     )
     started = time.monotonic()
     data = databases(server.address, table="lazy", database="day", individual="who")
