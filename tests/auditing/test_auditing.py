@@ -156,7 +156,7 @@ class TestWords:
     def test_json_is_json_with_the_documented_keys(self, made: empriv.Audit) -> None:
         content = made.to_json()
         json.dumps(content, allow_nan=False)
-        documented = Path(__file__).parent.parent.joinpath("docs", "formats.md").read_text()
+        documented = Path(__file__).parents[2].joinpath("docs", "formats.md").read_text()
         for key in [*content, *content["density"], *content["figures"][0], *content["source"], *content["words"]]:
             assert f"`{key}`" in documented, key
         assert content["version"] == 1

@@ -18,7 +18,7 @@ from empriv.cli.release import read_review
 from empriv.errors import InputError
 from empriv.ledger import Figures, Joint, Ledger, Policy, Release, Review, identity_of
 
-DOCS = Path(__file__).parent.parent / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 Run = Callable[..., Result]
 
 

@@ -15,7 +15,7 @@ import pytest
 
 import empriv
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 SOURCES = Path(empriv.__file__).parent
 DOCS = ROOT / "docs"
 GLOSSARY = DOCS / "glossary.md"

@@ -143,7 +143,7 @@ def test_markdown_stays_text() -> None:
 def test_the_example_of_a_job_runs(run: Run) -> None:
     run("init", "sales.csv")
     promise("delta <= 0.9 at 0.1")
-    job = (Path(__file__).parent.parent / "examples" / "gate.yml").read_text()
+    job = (Path(__file__).parents[2] / "examples" / "gate.yml").read_text()
     commands = [shlex.split(line) for line in re.findall(r"- run: (empriv .*)", job)]
     assert len(commands) == 2
     for command in commands:

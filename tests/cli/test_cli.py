@@ -28,7 +28,7 @@ from empriv.cli.main import main
 from empriv.collecting import explain
 from empriv.measuring.densities.kernels import KERNELS
 
-DOCS = Path(__file__).parent.parent / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 IDS = [f"[red]secret{k}\x1b[31m:smile:" for k in range(6)]
 Run = Callable[..., Result]
 
