@@ -116,19 +116,32 @@ class Gaussian:
         self.cells = base.astype(np.int64) + self.reach + 1 + np.arange(4)[:, None]
         table = np.exp(-0.5 * (np.arange(-self.reach, self.reach + 1) * fine / scale) ** 2)
         self.table = table / table.sum()
+        self.sums = np.cumsum(self.table)
         both = np.where(self.finite, np.concatenate((weights, weights)), 0.0) * self.shares
         sides = (slice(0, len(a)), slice(len(a), None))
-        self.p = [
-            np.convolve(np.bincount(self.cells[:, k].ravel(), both[:, k].ravel(), cells), self.table, "same")
-            for k in sides
-        ]
+        histograms = (np.bincount(self.cells[:, k].ravel(), both[:, k].ravel(), cells) for k in sides)
+        self.p = [self._mixture(np.asarray(histogram, float)) for histogram in histograms]
+
+    def _mixture(self, histogram: FloatArray) -> FloatArray:
+        """The histogram convolved with the noise: few of its cells are not empty."""
+        out = np.zeros(len(histogram) + 2 * self.reach)
+        for cell in np.flatnonzero(histogram).tolist():
+            out[cell : cell + len(self.table)] += histogram[cell] * self.table
+        return out[self.reach : -self.reach]
 
     def psi(self, direction: int, f: float) -> FloatArray:
+        """(1, 2N) 1_A convolved with the noise: the sum over ends of A of the noise's distribution function."""
         if self.too_wide:
             return np.zeros((1, len(self.finite)))
         own, other = self.p[direction], self.p[1 - direction]
         inside = ((own > f * (1 + SLACK) * other) & (own > 1e-14)).astype(float)
-        smoothed = np.convolve(inside, self.table, "same")
+        steps = np.diff(inside, prepend=0.0)
+        smoothed = np.zeros(len(own) + 2 * self.reach + 1)
+        whole = np.zeros(len(smoothed))
+        for cell in np.flatnonzero(steps).tolist():
+            smoothed[cell : cell + len(self.sums)] += steps[cell] * self.sums
+            whole[cell + len(self.sums)] += steps[cell]
+        smoothed = (smoothed + np.cumsum(whole))[self.reach : self.reach + len(own)]
         return np.where(self.finite, (self.shares * smoothed[self.cells]).sum(axis=0), 0.0)[None]
 
 
