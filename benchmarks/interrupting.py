@@ -36,9 +36,10 @@ query = "avg(amount)"
 truth = "raw"
 [protocols.raw]
 kind = "plain"
-[protocols.half]
-kind = "subsampled"
-share = 0.5
+[protocols.capped]
+kind = "top_coded"
+column = "amount"
+at = 60
 [protocols.noisy]
 kind = "laplace"
 sensitivity = 5

@@ -216,7 +216,7 @@ def own_contribution(quick: bool) -> Iterator[Case]:
 
 @row("8 single measures")
 def compare(quick: bool) -> Iterator[Case]:
-    """Eight protocols, four of them randomised, with bounds."""
+    """Eight protocols, three of them randomised, with bounds."""
     import empriv
     from empriv import protocols
 
@@ -227,8 +227,8 @@ def compare(quick: bool) -> Iterator[Case]:
         "clipped at 60": protocols.winsorised(query, "amount", lower=0, upper=60),
         "rounded": protocols.rounded(query, to=5),
         "median": "SELECT median(amount) FROM data",
-        "half": protocols.subsampled(query, share=0.5),
-        "noise on rows": protocols.local_noise(query, "amount", scale=20),
+        "few": protocols.k_threshold(query, k=5),
+        "gaussian": protocols.gaussian(query, sensitivity=5, epsilon=1, delta=0.01),
         "laplace": protocols.laplace(query, sensitivity=5, epsilon=1),
         "rounded at random": protocols.rounded(query, to=5, at_random=True),
     }

@@ -115,10 +115,6 @@ def first_hour(panel: Panel) -> dict[str, Any]:
         assert advice["options"][0]["meets"]
         if meets[0]["share"] is not None and meets[0]["share"] > 0.5:
             assert "tells little" in advice["sentence"]
-    for option in advice["options"]:
-        if option["code"] == "rounding":
-            assert option["delta"] <= rows["as-is"]["delta"] + 1e-12
-            assert option["upper"] <= rows["as-is"]["upper"] + 1e-12
 
     # noise: what says that it may be released, and what releases it
     designed = ("noise", "a.empriv", *AIM, "--granularity", panel.granularity)

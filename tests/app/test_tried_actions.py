@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import empriv
@@ -15,7 +14,6 @@ from empriv.app import tried_actions
 from empriv.app.folder import Folder
 from empriv.app.jobs import latest
 from empriv.cli.main import main
-from empriv.protocols.protocol import rounded_text
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 TARGET = "delta <= 0.2 at 0.1"
@@ -48,8 +46,8 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
 def advice(**row: Any) -> dict[str, Any]:
     """The figures of `empriv advise --json`, with one row."""
     whole = {
-        "code": "rounding", "parameters": {"to": 5.0}, "title": "Round to 5", "delta": 0.1, "upper": 0.2, "error": 1.0,
-        "share": 0.1, "unanswered": 0.0, "verdict": "pass", **row,
+        "code": "cap", "parameters": {"at": 30.0}, "title": "Cap each person at 30, add noise", "delta": 0.1,
+        "upper": 0.2, "error": 1.0, "share": 0.1, "unanswered": 0.0, "verdict": "pass", **row,
     }  # fmt: skip
     return {"format": "empriv advice", "unit": "", "options": [whole], "classical": None}
 
@@ -83,13 +81,10 @@ def test_rows_of_advice_can_be_taken(folder: Folder, visitor: Visitor, started: 
     assert HOSTILE not in page
     assert "&lt;img src=x" in page
     visitor.post("/audits/sales/actions", {"way": "take", "row": "0"})
-    assert started[-1][:3] == ("audit", "--config", "sales-rounded.toml")
-    assert "ROUND(" in folder.settings("sales-rounded").query[0]
-    assert ">sales-rounded</a>" in visitor.get("/audits/sales/decision").text
-    path.write_text(json.dumps(advice(code="top-coding", parameters={"column": "amount", "at": 30.0})))
-    visitor.post("/audits/sales/actions", {"way": "take", "row": "0"})
+    assert started[-1][:3] == ("audit", "--config", "sales-capped.toml")
+    assert ">sales-capped</a>" in visitor.get("/audits/sales/decision").text
     capped = folder.settings("sales-capped")
-    assert "CASE WHEN amount >" in capped.query[0]
+    assert "> 30 THEN 30" in capped.query[0]
     assert capped.target == (TARGET,)
     path.write_text(json.dumps(advice(code="noise", parameters={"granularity": 0.25})))
     visitor.post("/audits/sales/actions", {"way": "take", "row": "0"})
@@ -99,8 +94,7 @@ def test_rows_of_advice_can_be_taken(folder: Folder, visitor: Visitor, started: 
     visitor.post("/audits/sales/actions", {"way": "take", "row": "0"})
     assert folder.settings("sales-coarser").database == "date_trunc('week', CAST((day) AS TIMESTAMP))"
     for wrong in (
-        advice(parameters={"to": "1); DROP"}), advice(parameters={"to": -1}), advice(code="minimum"),
-        advice(code="top-coding", parameters={"column": "client", "at": 1.0}),
+        advice(parameters={"at": "1); DROP"}), advice(parameters={"at": -1}), advice(code="minimum"),
         advice(code="coarser", parameters={"by": "x')) --"}),
     ):  # fmt: skip
         path.write_text(json.dumps(wrong))
@@ -150,12 +144,3 @@ def test_rows_outside_the_folder_are_not_read(
     (folder.path / "prying.toml").write_text(settings)
     visitor.post("/audits/prying/actions", {"way": "everything"})
     assert started[-1][:2] == ("advise", "prying.empriv")  # on what was saved, not on the rows
-
-
-@pytest.mark.parametrize("to", [0.1, 0.5, 1.0, 20.0])
-def test_rounded_queries_round(folder: Folder, to: float) -> None:
-    rows = empriv.databases(str(folder.path / "sales.csv"), database="day", individual="client")
-    exact, rounded = (empriv.collect(rows, text).q for text in ("avg(amount)", rounded_text("avg(amount)", to)))
-    np.testing.assert_allclose(rounded, np.round(exact / to) * to, atol=1e-9)
-    text = rounded_text("SELECT avg(amount) AS a FROM data WHERE amount > 3", to)
-    assert text.endswith("WHERE amount > 3")

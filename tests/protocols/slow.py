@@ -1,8 +1,7 @@
-"""The slow and obvious way: rows taken one by one, without each individual for real, with the same random numbers."""
+"""The slow and obvious way: rows taken one by one, without each individual for real."""
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,13 +12,8 @@ import pandas as pd
 from empriv.results import Outcome, Results
 
 Row = dict[str, Any]
-Change = Callable[[Row, Callable[[str], int]], Row | None]
-"""A step: from a row, and the random bits of a stream, to a row, or to None if it is left out."""
-
-
-def text(value: Any) -> str:
-    """A value as DuckDB casts it to text."""
-    return "-" if value is None else f"{len(str(value))}:{value}"
+Change = Callable[[Row], Row]
+"""A step: from a row to a row."""
 
 
 def rows_of(frame: pd.DataFrame) -> list[Row]:
@@ -30,57 +24,21 @@ def rows_of(frame: pd.DataFrame) -> list[Row]:
     ]
 
 
-def halves(bits: int) -> tuple[float, float]:
-    """Two uniform numbers; the first is never 0."""
-    return (float(bits >> 64) + 1) * 2.0**-64, float(bits & (2**64 - 1)) * 2.0**-64
-
-
-def stepped(rows: Sequence[Row], place: int, draw: int, changes: Sequence[Change]) -> list[Row]:
+def stepped(rows: Sequence[Row], changes: Sequence[Change]) -> list[Row]:
     """The rows of one database after all steps."""
-    seen: dict[str, int] = {}
     out = []
     for row in rows:
-        content = hashlib.md5("".join(map(text, row.values())).encode()).hexdigest()
-        seen[content] = seen.get(content, 0) + 1
-        unit = f"{place}:{content}:{seen[content]}"
-
-        def bits(stream: str, unit: str = unit) -> int:
-            return int.from_bytes(hashlib.md5(f"{stream}:{draw}:{unit}".encode()).digest(), "little")
-
-        now: Row | None = dict(row)
+        now = dict(row)
         for change in changes:
-            if now is not None:
-                now = change(now, bits)
-        if now is not None:
-            out.append(now)
+            now = change(now)
+        out.append(now)
     return out
 
 
 def clip(column: str, lower: float, upper: float) -> Change:
-    def change(row: Row, bits: Callable[[str], int]) -> Row:  # noqa: ARG001
+    def change(row: Row) -> Row:
         value = row[column]
         return row if value is None or value != value else row | {column: min(max(value, lower), upper)}
-
-    return change
-
-
-def noise(column: str, scale: float, law: str, stream: str) -> Change:
-    def change(row: Row, bits: Callable[[str], int]) -> Row:
-        if row[column] is None:
-            return row
-        u, v = halves(bits(stream))
-        if law == "laplace":
-            drawn = -math.log(u) * (1 if v < 0.5 else -1)
-        else:
-            drawn = math.sqrt(-2 * math.log(u)) * math.cos(2 * math.pi * v)
-        return row | {column: row[column] + scale * drawn}
-
-    return change
-
-
-def keep(share: float, stream: str) -> Change:
-    def change(row: Row, bits: Callable[[str], int]) -> Row | None:
-        return row if bits(stream) < share * 2**128 else None
 
     return change
 
@@ -114,7 +72,7 @@ def check(
                 if len(found):
                     at, values, outcomes = int(found[0]), entry_q, entry_codes
             for draw in range(many):
-                given = answer(stepped(left, j, draw, changes))
+                given = answer(stepped(left, changes))
                 expected = given if isinstance(given, list) else [given]
                 for column, one in enumerate(expected):
                     code = outcomes[at, draw, column]

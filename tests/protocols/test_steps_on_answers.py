@@ -160,8 +160,6 @@ def test_designed_noise(data: empriv.Databases, raw: Results) -> None:
     rounded = np.rint(raw.q / 0.5) * 0.5
     assert found.q.shape == (40, 30)
     assert np.abs(found.q - rounded[:, None]).mean() == pytest.approx(noise.expected_error, rel=0.15)
-    stepped = protocols.noised(protocols.local_noise(RAW, "amount", scale=1), noise).collect(data, draws=3)
-    assert stepped.q.shape == (40, 3)
     with pytest.raises(empriv.QueryError, match="as many numbers"):
         protocols.noised("SELECT sum(amount), count(*) FROM data", noise).collect(data, draws=2)
 
@@ -261,15 +259,13 @@ def test_the_same_seed_the_same_numbers_in_every_protocol(data: empriv.Databases
 def test_descriptions_are_of_one_line() -> None:
     protocol = protocols.winsorised("SELECT\n  sum(amount) FROM data", "amount", lower=0, upper=500)
     protocol = protocols.k_threshold(protocols.suppressed(protocol, fewer_than=10), k=5)
-    protocol = protocols.local_noise(protocols.subsampled(protocol, share=0.1), "amount", scale=3, law="gaussian")
     protocol = protocols.gaussian(
         protocols.laplace(protocol, sensitivity=100, epsilon=0.1), sensitivity=1, epsilon=1, delta=0.1
     )
     assert protocol.randomised
     assert protocols.passed(protocols.rounded(protocol, to=10), math.floor).describe() == (
         "SELECT sum(amount) FROM data; amount kept between 0 and 500; no answer from fewer than 10 rows; "
-        "no answer from fewer than 5 individuals; each row kept with probability 0.1; "
-        "each amount with Gaussian noise of standard deviation 3; "
+        "no answer from fewer than 5 individuals; "
         "Laplace noise of scale 1000 (epsilon 0.1 for sensitivity 100); "
         "Gaussian noise of standard deviation 1.08588 (epsilon 1 and delta 0.1 for sensitivity 1); "
         "rounded to 10; passed through floor"
@@ -288,10 +284,6 @@ def test_descriptions_are_of_one_line() -> None:
         (lambda: protocols.top_coded(RAW, "amount", at=math.nan), "`at` must be a finite number"),
         (lambda: protocols.suppressed(RAW, fewer_than=0), "`fewer_than` must be a whole number of 1 or more"),
         (lambda: protocols.k_threshold(RAW, k=2.5), "`k` must be a whole number of 1 or more"),  # type: ignore[arg-type]
-        (lambda: protocols.local_noise(RAW, "amount", scale=-1), "`scale` must be above 0, got -1"),
-        (lambda: protocols.local_noise(RAW, "amount", scale=1, law="cauchy"), "`law` must be"),  # type: ignore[arg-type]
-        (lambda: protocols.subsampled(RAW, share=0), "`share` must be above 0"),
-        (lambda: protocols.subsampled(RAW, share=1.5), "`share` must be above 0 and at most 1, got 1.5"),
         (lambda: protocols.laplace(RAW, sensitivity=0, epsilon=1), "`sensitivity` must be above 0, got 0"),
         (lambda: protocols.laplace(RAW, sensitivity=-3, epsilon=1), "`sensitivity` must be above 0, got -3"),
         (lambda: protocols.laplace(RAW, sensitivity=1, epsilon=0), "`epsilon` must be above 0"),

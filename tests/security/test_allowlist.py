@@ -100,7 +100,7 @@ ENTRANCES: dict[str, Callable[[empriv.Databases, str], Any]] = {
     "known": lambda data, query: empriv.audit(data, "avg(x)", known=query),
     "buckets": lambda data, query: empriv.audit(data, "avg(x)", known=empriv.Buckets([query], 2)),
     "protocol": lambda data, query: empriv.protocols.top_coded(query, "x", at=30).collect(data),
-    "random protocol": lambda data, query: empriv.protocols.subsampled(query, share=0.5).collect(data, draws=2),
+    "random protocol": lambda data, query: empriv.protocols.rounded(query, to=1, at_random=True).collect(data),
     "guarded": lambda data, query: empriv.protocols.k_threshold(query, k=3).collect(data),
     "query": lambda data, query: empriv.collect(data, empriv.Query(query)),
     "tree of one's own": lambda data, query: empriv.collect(data, _made(query)),

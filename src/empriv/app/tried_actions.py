@@ -1,7 +1,6 @@
 """What can be done about an audit, tried on everybody by `empriv advise`: a table whose rows are buttons.
 
-Noise is designed and certified by `empriv noise`; rounding, capping and coarser databases become an audit of the
-changed query.
+Noise is designed and judged by `empriv noise`; a cap and coarser databases become an audit of what is asked then.
 """
 
 from __future__ import annotations
@@ -31,13 +30,10 @@ from empriv.words.what_to_do import cell, target
 
 DESIGN, ADVICE = "Noise", "Advice"
 """Titles of jobs."""
-NOISE, ROUNDING, CAPPING, COARSER, CAP = "noise", "rounding", "top-coding", "coarser", "cap"
-_DERIVED = {ROUNDING: "rounded", CAPPING: "capped", COARSER: "coarser", CAP: "capped"}
+NOISE, COARSER, CAP = "noise", "coarser", "cap"
+_DERIVED = {COARSER: "coarser", CAP: "capped"}
 _NOISE_FILES = {"--save": ".noise.empriv", "--report": ".noise.html", "--json": ".noise.json"}
-_TAKEN = {
-    NOISE: "Design it", ROUNDING: "Audit it", CAPPING: "Audit it", COARSER: "Audit it",
-    CAP: "Audit it capped, then dither", "capped-noise": "Audit it capped, then add noise",
-}  # fmt: skip
+_TAKEN = {NOISE: "Design it", COARSER: "Audit it", CAP: "Audit it capped, then dither"}
 _SHOWN = 200
 _LARGEST = 1e300
 Aim = Mapping[str, Any]
@@ -109,7 +105,7 @@ def _targets(aim: Aim) -> tuple[str, ...]:
     return tuple(option for text in texts for option in ("--target", text))
 
 
-async def _derive(request: Request, settings: Settings, way: str, *, column: str = "", value: Any = None) -> Response:
+async def _derive(request: Request, settings: Settings, way: str, value: Any) -> Response:
     """Audit what would be published instead, as an audit of its own."""
     folder, name = folder_of(request), request.path_params["name"]
     plain = replace(settings, json=None, save=None, report=None)
@@ -120,7 +116,7 @@ async def _derive(request: Request, settings: Settings, way: str, *, column: str
     else:
         if len(settings.query) != 1 or settings.component is not None:
             raise InputError("`query` must be one query, got none or several in the settings of this audit.")
-        text = await workers_of(request).run(changed_query, settings.query[0], settings.individual, way, column, value)
+        text = await workers_of(request).run(capped_query, settings.query[0], settings.individual, value)
         changed = replace(plain, query=(text,))
     derived = folder.new_name(_stem(name, way))
     folder.write(derived, changed)
@@ -135,17 +131,11 @@ def _stem(name: str, way: str) -> str:
     return f"{name[:40]}-{_DERIVED[way]}"
 
 
-def changed_query(query: str, individual: Sequence[str], way: str, column: str, value: float) -> str:
-    """The query whose answer is rounded, or that caps a column or what each person adds; called beside the server."""
-    from empriv.protocols.protocol import capped_people_text, capped_text, rounded_text, summed_columns
+def capped_query(query: str, individual: Sequence[str], at: float) -> str:
+    """The query with what each person adds capped; called beside the server."""
+    from empriv.protocols.protocol import capped_people_text
 
-    if way == ROUNDING:
-        return rounded_text(query, value)
-    if way == CAP:
-        return capped_people_text(query, individual, value)
-    if column not in summed_columns(query):
-        raise InputError("`column` must be one that the query adds up.")
-    return capped_text(query, column, value)
+    return capped_people_text(query, individual, at)
 
 
 async def _advice_command(request: Request, settings: Settings, aim: Aim) -> tuple[str, ...]:
@@ -171,16 +161,9 @@ async def _take(request: Request, settings: Settings, aim: Aim, row: str) -> Res
     if way == NOISE:
         _design(folder, name, settings, aim, _positive(given.get("granularity"), "granularity"))
         return None
-    if way == ROUNDING:
-        return await _derive(request, settings, ROUNDING, value=_positive(given.get("to"), "to"))
     if way == COARSER:
-        return await _derive(request, settings, COARSER, value=given.get("by"))
-    at = given.get("at")
-    if not isinstance(at, int | float) or not abs(at) <= _LARGEST:
-        raise InputError("`at` must be a number.")
-    if way == CAP:
-        return await _derive(request, settings, CAP, value=float(at))
-    return await _derive(request, settings, CAPPING, column=str(given.get("column")), value=float(at))
+        return await _derive(request, settings, COARSER, given.get("by"))
+    return await _derive(request, settings, CAP, _positive(given.get("at"), "at"))
 
 
 def advice_of(folder: Folder, name: str) -> list[dict[str, Any]]:

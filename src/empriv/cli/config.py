@@ -35,8 +35,6 @@ PROTOCOL_KEYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "hidden": (("cells",), ()),
     "complementary": ((), ("keep",)),
     "cell_noise": (("scale",), ("law",)),
-    "local_noise": (("column", "scale"), ("law",)),
-    "subsampled": (("share",), ()),
     "laplace": (("sensitivity", "epsilon"), ("sampler",)),
     "gaussian": (("sensitivity", "epsilon", "delta"), ("sampler",)),
     "noised": (("noise",), ()),

@@ -19,9 +19,9 @@ from empriv.errors import MissingExtraError, QueryError
 from empriv.noise.drawing import with_noise
 from empriv.noise.noise import Noise
 from empriv.noise.table_noise import TableNoise
-from empriv.protocols.query_steps import NoiseLaw
 from empriv.results import FloatArray, IntArray, Outcome, Results, outcomes_of
 
+NoiseLaw = Literal["laplace", "gaussian"]
 Sampler = Literal["seeded", "opendp"]
 Codes = npt.NDArray[np.int8]
 Again = Callable[[], tuple[Any, ...]]

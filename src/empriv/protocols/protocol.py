@@ -1,59 +1,33 @@
 """`Protocol`: a whole way from rows to a published answer, and how its results are collected.
 
-    rows ──steps on rows──▶ rows ──query──▶ answer ──steps on answers──▶ published answer
+    rows ──query, with its steps──▶ answer ──steps on cells──▶ answer ──steps on answers──▶ published answer
 
-Steps on rows and on the query are in `query_steps`, on cells in `cell_steps`, on answers in `answer_steps`; `ready` has
-ready-made protocols.
+Steps on the query are in `query_steps`, on cells in `cell_steps`, on answers in `answer_steps`; `ready` has ready-made
+protocols.
 """
 
 from __future__ import annotations
 
-import math
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from sqlglot import exp
 
-from empriv.base.progress import progress as progress_bar
-from empriv.collecting.engines.engine import ClusterEngine, Engine
-from empriv.collecting.queries import DATA, Query, query_of
+from empriv.collecting.engines.engine import Engine
+from empriv.collecting.queries import Query, query_of
 from empriv.collecting.run_query import Run, run_query
 from empriv.collecting.sources import Databases
-from empriv.collecting.sql.printing import fill
-from empriv.collecting.sql.printing import query as tree
 from empriv.errors import InputError
 from empriv.protocols.answer_steps import Added, AnswerStep, Designed, Rounded
 from empriv.protocols.cell_steps import CellStep
-from empriv.protocols.query_steps import CappedPeople, Guard, RowStep, capped_people
-from empriv.protocols.stepped import Open, SteppedSession, layers, name_rows, with_draws
+from empriv.protocols.query_steps import CappedPeople, Clipped, Guard, TooFew, capped_people
 from empriv.results import Results
 
 if TYPE_CHECKING:
     from empriv.collecting.functions.frames import FrameKind
-
-
-def summed_columns(query: Any) -> tuple[str, ...]:
-    """Columns that the query adds up or averages; none of a function of the rows."""
-    select = query_of(query).select
-    if select is None:
-        return ()
-    sums = [node for node in select.walk() if isinstance(node, exp.Sum | exp.Avg)]
-    return tuple(dict.fromkeys(column.name for node in sums for column in node.find_all(exp.Column)))
-
-
-def capped_text(query: str, column: str, at: float) -> str:
-    """The query with a column capped inside what it adds up: the same as top-coding, as a query of its own."""
-    select = query_of(query).select
-    assert select is not None
-    select = select.copy()
-    for node in [node for node in select.walk() if isinstance(node, exp.Column) and node.name == column]:
-        capped = fill("CASE WHEN x > cap THEN cap ELSE x END", x=node.copy(), cap=exp.Literal.number(f"{at:.17g}"))
-        node.replace(capped)
-    return str(select.sql(dialect="duckdb"))
 
 
 def capped_people_text(query: str, individual: Sequence[str], at: float) -> str:
@@ -94,38 +68,21 @@ def sum_and_rows(query: Any) -> str | None:
     return str(select.sql(dialect="duckdb"))
 
 
-def rounded_text(query: str, to: float) -> str:
-    """The query with its one answer rounded to multiples of ``to``, as a query of its own."""
-    select = query_of(query).select
-    assert select is not None
-    select = select.copy()
-    answer = select.expressions[-1]
-    inner = answer.this if isinstance(answer, exp.Alias) else answer
-    # by a whole number where that is the same, so that a tenth comes out as the decimal that people write
-    parts = round(1 / to)
-    whole = parts > 1 and math.isclose(parts * to, 1.0, rel_tol=1e-12)
-    form, step = ("ROUND((x) * step) / step", float(parts)) if whole else ("ROUND((x) / step) * step", to)
-    inner.replace(fill(form, x=inner.copy(), step=exp.Literal.number(f"{step:.17g}")))
-    return str(select.sql(dialect="duckdb"))
-
-
 DRAWS = 64
 """Draws of a randomised protocol for each database, by default."""
 
-_ROWS_AT_ONCE = 2_000_000
-
-Step: TypeAlias = RowStep | Guard | CellStep | AnswerStep
+Step: TypeAlias = Guard | CellStep | AnswerStep
 
 
 @dataclass(frozen=True, eq=False)
 class Protocol:
-    """A query, with what is done to the rows before it and to the answer after it.
+    """A query, with what is done to the rows that it reads and to the answer after it.
 
     Attributes
     ----------
     query : SQL text, an SQL expression of aggregates, or a function of the rows; or a tuple of several, published
         together
-    steps : in the order in which they were added; those on rows come before the query, those on answers after it
+    steps : in the order in which they were added; those on values come before the query, those on answers after it
     random_query : whether the query is a function of the rows and a generator
 
     Examples
@@ -200,19 +157,17 @@ class Protocol:
             raise InputError("`data` must come from `databases`, `subsamples`, `splits` or `repeats`.")
         many = (DRAWS if run.draws is None else run.draws) if self.randomised else 1
         asked = self._queries()
-        on_rows = [(step, number) for step, number in self._numbered() if isinstance(step, RowStep)]
         once = replace(run, draws=many if self.random_query else None)
+        # What is done to the rows comes last: the first step is then the innermost of the query.
+        on_rows = [step for step in reversed(self.steps) if isinstance(step, Clipped)]
+        guards = [step for step in self.steps if isinstance(step, TooFew | CappedPeople)]
 
         def ask(change: Callable[[Query], Query]) -> Results:
-            changed = [change(query) for query in asked]
-            query = changed if isinstance(self.query, tuple) else changed[0]
-            return self._publish_stepped(data, query, on_rows, many, once) if on_rows else run_query(data, query, once)
+            changed = [with_steps(on_rows, change(query), data) for query in asked]
+            return run_query(data, changed if isinstance(self.query, tuple) else changed[0], once)
 
         def guarded(query: Query) -> Query:
-            for step in self.steps:
-                if isinstance(step, Guard):
-                    query = step.guarded(query, data.individual)
-            return query
+            return with_steps(guards, query, data)
 
         results = ask(guarded)
         for step in self.steps:
@@ -223,7 +178,7 @@ class Protocol:
     def on_answers(self, results: Results, *, draws: int = 1, rng: int = 0) -> Results:
         """What is published of answers that the query gave: the steps on answers alone."""
         for step, number in self._numbered():
-            if not isinstance(step, RowStep | Guard | CellStep):
+            if not isinstance(step, Guard | CellStep):
                 stream = np.random.default_rng([rng, zlib.crc32(step.kind.encode()), number])
                 results = _made(step, results, step.apply(results, draws=draws, rng=stream))
         return results
@@ -235,38 +190,12 @@ class Protocol:
             last_number[step.kind] = last_number.get(step.kind, -1) + 1
             yield step, last_number[step.kind]
 
-    def _publish_stepped(
-        self, data: Databases, query: Query | list[Query], steps: list[tuple[RowStep, int]], many: int, run: Run
-    ) -> Results:
-        """Results on the rows after the steps."""
-        engine, run = run.on(data)
-        drawn = any(step.randomised for step, _ in steps)
-        functions = any(each.function is not None for each in (query if isinstance(query, list) else [query]))
-        if isinstance(engine, ClusterEngine) and (drawn or functions):
-            raise InputError(
-                "`engine` must be DuckDB for random steps on rows, and for steps on the rows of a Python function."
-            )
-        with ExitStack() as stack:
-            session = stack.enter_context(engine.session(data))
-            rows = layers(session, [(step, f"{run.rng}:{step.kind}:{number}") for step, number in steps], data)
-            if not drawn:
-                alone = Open(SteppedSession(session, rows, 0, 1), engine)
-                return replace(run_query(data, query, replace(run, engine=alone)), databases=session.databases)
-            name_rows(session, rows)
-            size = int(session.fetch(tree(f"SELECT COUNT(*) AS n FROM {DATA}"))["n"].values[0])
-            at_once = min(many, max(1, _ROWS_AT_ONCE // size))
-            advance = stack.enter_context(progress_bar(many, "Draws of the protocol", show=run.progress))
-            parts = []
-            for first in range(0, many, at_once):
-                count = min(at_once, many - first)
-                stretch = replace(
-                    run, draws=1 if self.random_query else None, progress=False,
-                    rng=int(np.random.SeedSequence([run.rng, first]).generate_state(1)[0]),
-                    engine=Open(SteppedSession(session, rows, first, count), engine),
-                )  # fmt: skip
-                parts.append((run_query(data, query, stretch), count))
-                advance(count)
-            return with_draws(parts, session.databases)
+
+def with_steps(steps: Sequence[Guard], query: Query, data: Databases) -> Query:
+    """The query with these steps, one after the other."""
+    for step in steps:
+        query = step.guarded(query, data.individual)
+    return query
 
 
 def _made(step: AnswerStep, before: Results, after: Results) -> Results:

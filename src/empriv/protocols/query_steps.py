@@ -1,23 +1,23 @@
-"""Steps on the query itself: no answer (NULL) if it rests on too few rows or individuals; what people add, capped.
+"""Steps on the query itself: no answer (NULL) from too few rows or people; values, or what people add, capped.
 
 SQL items become CASE WHEN count >= k THEN item END, which the leave-one-out rewrite understands, for each group if
 there are groups; a Python function is called only if there are enough. Capped, what a query adds up is added up for
-each person first, in a subquery that the rewrite understands too.
+each person first, in a subquery that the rewrite understands too; so are values that are capped before.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 from sqlglot import exp, parse_one
 
 from empriv.collecting.engines.engine import quoted
 from empriv.collecting.queries import DATA, Query
 from empriv.collecting.sql.printing import fill
-from empriv.errors import QueryError
+from empriv.collecting.sql.rewrite import instead_of_data
+from empriv.errors import InputError, QueryError
 
 
 @dataclass(frozen=True)
@@ -62,9 +62,6 @@ class CappedPeople:
     @property
     def words(self) -> str:
         return f"each person adds at most {self.at:g}"
-
-
-Guard = TooFew | CappedPeople
 
 
 @dataclass(frozen=True)
@@ -207,12 +204,9 @@ def _alias(query: Query) -> str:
     raise QueryError("The query must read `data` itself for its individuals to be counted, not in a subquery.")
 
 
-NoiseLaw = Literal["laplace", "gaussian"]
-
-
 @dataclass(frozen=True)
 class Clipped:
-    """Values of a column beyond a limit become the limit."""
+    """Values of a column beyond a limit become the limit, wherever the query reads ``data``."""
 
     column: str
     lower: float | None
@@ -220,13 +214,24 @@ class Clipped:
     kind: ClassVar[str] = "clipped"
     randomised: ClassVar[bool] = False
 
-    def write(self, x: str, drawn: str, *, double: bool) -> str:  # noqa: ARG002 — nothing is drawn
-        """SQL of the new value of ``x``; NULL and NaN stay as they are."""
-        cases = [f"WHEN ISNAN({x}) THEN {x}"] if double else []  # DuckDB sorts NaN above all numbers
+    def guarded(self, query: Query, individual: Sequence[str]) -> Query:
+        if query.select is None:
+            raise QueryError(
+                "The query must be SQL for a column to be capped, got a Python function. Hint: cap in the function."
+            )
+        if self.column.lower() in map(str.lower, individual):
+            raise InputError("`column` must not be one that says whom a row belongs to.")
+        x = quoted(self.column)
+        # DuckDB sorts NaN above all numbers: it stays as it is.
+        cases = [f"WHEN {x} > {_literal(self.upper)} AND NOT ISNAN(CAST({x} AS DOUBLE)) THEN {_literal(self.upper)}"]
         if self.lower is not None:
-            cases.append(f"WHEN {x} < {_literal(self.lower)} THEN {_literal(self.lower)}")
-        cases.append(f"WHEN {x} > {_literal(self.upper)} THEN {_literal(self.upper)}")
-        return f"CASE {' '.join(cases)} ELSE {x} END"
+            cases.insert(0, f"WHEN {x} < {_literal(self.lower)} THEN {_literal(self.lower)}")
+        rows = f"SELECT * REPLACE (CASE {' '.join(cases)} ELSE {x} END AS {x}) FROM {DATA}"
+        # The type says one SELECT, and several combined are walked through alike.
+        select = instead_of_data(
+            cast(exp.Select, query.select.copy()), cast(exp.Select, parse_one(rows, dialect="duckdb"))
+        )
+        return replace(query, select=select)
 
     @property
     def words(self) -> str:
@@ -235,53 +240,7 @@ class Clipped:
         return f"{self.column} kept between {self.lower:g} and {self.upper:g}"
 
 
-@dataclass(frozen=True)
-class LocalNoise:
-    """Add noise to each value of a column."""
-
-    column: str
-    scale: float
-    law: NoiseLaw
-    kind: ClassVar[str] = "local noise"
-    randomised: ClassVar[bool] = True
-
-    def write(self, x: str, drawn: str, *, double: bool) -> str:  # noqa: ARG002 — of any kind of number
-        """SQL of the new value of ``x``; both laws are drawn from the same two uniform numbers."""
-        exponential = f"-LN((CAST({drawn} >> 64 AS DOUBLE) + 1) * {2.0**-64!r})"
-        uniform = f"CAST({drawn} & CAST('{2**64 - 1}' AS UHUGEINT) AS DOUBLE) * {2.0**-64!r}"
-        if self.law == "laplace":
-            noise = f"({exponential}) * CASE WHEN {uniform} < 0.5 THEN 1 ELSE -1 END"
-        else:  # Box and Muller
-            noise = f"SQRT(2 * ({exponential})) * COS({2 * math.pi!r} * {uniform})"
-        return f"CAST({x} AS DOUBLE) + CAST('{self.scale!r}' AS DOUBLE) * {noise}"
-
-    @property
-    def words(self) -> str:
-        named = {"laplace": "Laplace noise of scale", "gaussian": "Gaussian noise of standard deviation"}[self.law]
-        return f"each {self.column} with {named} {self.scale:g}"
-
-
-@dataclass(frozen=True)
-class Subsampled:
-    """Each row is kept with a probability."""
-
-    share: float
-    column: ClassVar[None] = None
-    kind: ClassVar[str] = "subsampled"
-    randomised: ClassVar[bool] = True
-
-    def write(self, x: str, drawn: str, *, double: bool) -> str:  # noqa: ARG002 — depends on no value
-        """SQL of the condition under which a row is kept."""
-        if self.share >= 1:
-            return "TRUE"
-        return f"{drawn} < CAST('{int(self.share * 2**128)}' AS UHUGEINT)"
-
-    @property
-    def words(self) -> str:
-        return f"each row kept with probability {self.share:g}"
-
-
-RowStep = Clipped | LocalNoise | Subsampled
+Guard = TooFew | CappedPeople | Clipped
 
 
 def _literal(number: float) -> str:

@@ -12,10 +12,10 @@ from empriv.collecting.queries import Query, query_of
 from empriv.errors import InputError, QueryError
 from empriv.noise.noise import Noise
 from empriv.noise.table_noise import TableNoise
-from empriv.protocols.answer_steps import Added, Designed, Passed, Rounded, Sampler, opendp_mechanism
+from empriv.protocols.answer_steps import Added, Designed, NoiseLaw, Passed, Rounded, Sampler, opendp_mechanism
 from empriv.protocols.cell_steps import Complementary, Dominance, NamedCells
 from empriv.protocols.protocol import Protocol
-from empriv.protocols.query_steps import CappedPeople, Clipped, LocalNoise, NoiseLaw, Subsampled, TooFew
+from empriv.protocols.query_steps import CappedPeople, Clipped, TooFew
 
 
 # How much classical noise a stated sensitivity needs. Laplace: sensitivity / epsilon. Gaussian: the smallest standard
@@ -252,39 +252,6 @@ def cell_noise(query: Asked, *, scale: float | Mapping[str, float], law: NoiseLa
         raise InputError("`scale` must hold a scale for each cell, got none.")
     scales = {str(name): positive_number("scale", each) for name, each in scale.items()}
     return plain(query).then(Added(law, scales, "seeded", ""))
-
-
-def local_noise(query: Asked, column: str, *, scale: float, law: NoiseLaw = "laplace") -> Protocol:
-    """Add noise to each value of a column, before the query.
-
-    Parameters
-    ----------
-    query : a query or a protocol
-    column : a column of numbers; NULL stays NULL
-    scale : of Laplace noise, or the standard deviation of Gaussian noise
-    law : ``"laplace"`` or ``"gaussian"``
-
-    Examples
-    --------
-    >>> empriv.protocols.local_noise("avg(delay)", "delay", scale=20).describe()
-    'avg(delay); each delay with Laplace noise of scale 20'
-    """
-    if law not in get_args(NoiseLaw):
-        raise InputError(f"`law` must be 'laplace' or 'gaussian', got {law!r}.")
-    return plain(query).then(LocalNoise(_column(column), positive_number("scale", scale), law))
-
-
-def subsampled(query: Asked, *, share: float) -> Protocol:
-    """Each row is kept with probability ``share``; the query sees only those rows.
-
-    Examples
-    --------
-    >>> empriv.protocols.subsampled("avg(delay)", share=0.5).describe()
-    'avg(delay); each row kept with probability 0.5'
-    """
-    if positive_number("share", share) > 1:
-        raise InputError(f"`share` must be above 0 and at most 1, got {share!r}.")
-    return plain(query).then(Subsampled(float(share)))
 
 
 def laplace(query: Asked, *, sensitivity: float, epsilon: float, sampler: Sampler = "seeded") -> Protocol:

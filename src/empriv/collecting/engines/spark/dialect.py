@@ -140,6 +140,11 @@ def _in_other_words(node: Node) -> Node:
             return exp.paren(fill("x - x % 1", x=exp.paren(node.this.copy())))
         case exp.Pow() if _power_of_two(node) is not None:
             return exp.cast(exp.Literal.string(repr(2.0 ** (_power_of_two(node) or 0))), "DOUBLE")
+        case exp.Star() if node.args.get("replace") and isinstance(node.parent, exp.Select):
+            # Spark leaves columns out of all, and has the new ones beside them.
+            new = node.args["replace"]
+            node.parent.set("expressions", [*node.parent.expressions, *new])
+            return exp.Star(except_=[exp.to_identifier(one.alias, quoted=True) for one in new])
         case exp.Div():
             # Of decimals, Spark's quotient is a decimal of few digits; DuckDB's is a double.
             return exp.Div(this=_double(node.this), expression=_double(node.expression))
