@@ -147,6 +147,7 @@ def test_the_reference_lists_every_public_name_once() -> None:
 
 # The method page: from the paper to the code.
 METHOD = DOCS / "method.md"
+_FILES = re.compile(r"\b(?:benchmarks|docs|examples|scripts|tests)/(?:\w+/)*\w+\.(?:py|txt|yml)\b")
 
 
 def test_every_function_named_by_the_method_page_exists() -> None:
@@ -167,11 +168,11 @@ def test_every_test_named_by_the_method_page_exists() -> None:
     assert "test_nothing" not in _tests_of(Path(__file__))
 
 
-def test_every_file_named_by_the_method_page_exists() -> None:
-    found = re.findall(r"`((?:examples|tests)/\w+\.py)`", METHOD.read_text())
-    assert len(found) > 5
-    for name in found:
-        assert (ROOT / name).is_file(), name
+def test_every_file_named_by_a_page_exists() -> None:
+    named = {found[0] for page in LINKED for found in _FILES.finditer(page.read_text()) if page.name != "CHANGELOG.md"}
+    assert len(named) > 60
+    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
+    assert _FILES.findall("`python tests/a/b_c.py --quick`, test_d.py") == ["tests/a/b_c.py"]
 
 
 def test_every_numbered_thing_of_the_paper_has_its_place() -> None:
