@@ -710,7 +710,7 @@ def _finite(name: str, values: npt.ArrayLike) -> FloatArray:
         bad = int(np.count_nonzero(~np.isfinite(array)))
         raise InputError(
             f"`{name}` must hold finite numbers only, got {bad} that are NaN or infinite. "
-            "Hint: `Results` can hold such outcomes, each with a mass of its own."
+            "Hint: `Results` can hold such outcomes, each a point mass."
         )
     return array
 

@@ -51,15 +51,15 @@ def test_level_band_and_what_is_left_are_those_of_the_model(audit: empriv.Audit)
 
 def test_densities_are_of_what_is_left(audit: empriv.Audit) -> None:
     made = chart(audit, "density")
-    places = made.data["what is left of a query result"]
+    places = made.data["residual of a query result"]
     assert max(places) - min(places) < 40
     assert "without what is known" in made.caption
 
 
 def test_the_page_and_a_scan_have_them(audit: empriv.Audit, tmp_path: Path) -> None:
     shown, kept = (audit.report(tmp_path / f"{answers}.html", answers=answers).page for answers in (True, False))
-    assert "What is left once the known is taken out" in shown.read_text()
-    assert "What is left once the known is taken out" not in kept.read_text()
+    assert "Residuals, once what is known is regressed out" in shown.read_text()
+    assert "Residuals, once what is known is regressed out" not in kept.read_text()
     assert "readers who may know the calendar and the previous answer" in kept.read_text()
     chunked = empriv.audit(results(), epsilon=0.1, known=empriv.Given("calendar", "previous"), in_chunks=True)
     assert chunked.chart("known").data == audit.chart("known").data

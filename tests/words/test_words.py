@@ -35,8 +35,21 @@ INSTEAD = {
     "ledger": ("logbook",),
 }
 """Of each word of the glossary, what is not said instead."""
-IDIOMS = ("battery", "cautions", "closed door", "hangs on", "hopeless", "rung", "second look")
-"""Coined for what has a plain name: tests, warnings, allowlist, depends on, impossible, step, recheck."""
+IDIOMS = (
+    "battery",
+    "cautions",
+    "closed door",
+    "hangs on",
+    "hopeless",
+    "rung",
+    "second look",
+    "mass of its own",
+    "mass of their own",
+    "nobody's row",
+    "what is left of",
+)
+"""Coined for what has a plain name: tests, warnings, allowlist, depends on, impossible, step, recheck, point mass, rows
+without an individual, residuals of."""
 QUOTED = {"docs/glossary.md": ("adversary",), "docs/method.md": ("adversary",)}
 """The paper's own words, where its terms are translated."""
 

@@ -47,9 +47,7 @@ def test_few_are_listed_and_the_rest_counted() -> None:
 
     assert len(outcome_sentences(outcomes(4, 0))) == 4
     (counted,) = outcome_sentences(outcomes(9, 0))
-    assert counted.startswith(
-        "9 outcomes have a mass of their own and are compared by counts; the most frequent is cell 8"
-    )
+    assert counted.startswith("9 outcomes are point masses, compared by counts; the most frequent is cell 8")
     alarms = leak_sentences(outcomes(9, 1))
     assert len(alarms) == 5
     assert "cell 8" in alarms[0]  # the largest share first

@@ -52,7 +52,7 @@ class ListedRelease:
 
 @dataclass(frozen=True)
 class ListedLedger:
-    """One ledger: its limits and what is left of them in sentences, and its releases, latest first."""
+    """One ledger: its limits and what they still allow in sentences, and its releases, latest first."""
 
     name: str
     sentences: tuple[str, ...]

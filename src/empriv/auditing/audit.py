@@ -638,7 +638,7 @@ def _noise_given(against: object) -> GivenRisk | GivenTableRisk | None:
             "own. Hint: audit with known='count(*)', which knows more than its bucket."
         )
     if isinstance(against, GivenRisk):
-        # Where outcomes have a mass of their own, the residuals do not show them.
+        # Point masses do not show in the residuals.
         return None if len(against.atoms.names) or against.atoms.own else against
     return against if isinstance(against, GivenTableRisk) else None
 

@@ -1,7 +1,7 @@
 """Who is most exposed, in one order and under the same names for terminal, page and JSON: by what the verdict judges.
 
-That is the move of the answer beside what is left of its database, which the cover is held against; for kinds of risk
-that have no moves of one answer, delta_i on a random database.
+That is the move of the answer relative to the residuals of its database, which the cover is held against; for
+kinds of risk that have no moves of one answer, delta_i on a random database.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class MostExposed:
     rows : places among the individuals of the results
     names : as they are shown
     delta_i : in a random database
-    moved : the most that each moved the answer, beside what is left of its database; NaN where they change whether
-        there is a number
+    moved : the most that each moved the answer, relative to the residuals of its database; NaN where they change
+        whether there is a number
     database : where they did; None where moves are not judged
     databases : in how many each is
     """

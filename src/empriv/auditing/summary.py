@@ -310,12 +310,12 @@ def _table_warnings(risk: TableRisk) -> list[str]:
     return warnings
 
 
-# Outcomes that are not numbers, or have a mass of their own
+# Outcomes that are not numbers, or are point masses
 
 
 @dataclass(frozen=True)
 class Atom:
-    """An outcome with a mass of its own.
+    """An outcome that is a point mass.
 
     Attributes
     ----------
@@ -368,7 +368,7 @@ def outcomes_of(risk: AnyRisk) -> Outcomes:
         leaks = tuple((leak.name, leak.n_individuals, leak.largest_share) for leak in risk.leaks)
     elif isinstance(risk, Risk):
         atoms = _atoms_in(risk.atoms if isinstance(risk, GivenRisk) else risk.pairs)
-    elif isinstance(risk, TotalledRisk):  # as they were counted of everybody; what has a mass of its own was not
+    elif isinstance(risk, TotalledRisk):  # as they were counted of everybody; point masses were not
         totals = risk.totals
         without = {code.name.lower(): int(totals.not_numbers[code]) for code in Outcome if code}
         leaks = tuple((outcome_name(code), count, share) for code, (count, share) in totals.leaks.items())

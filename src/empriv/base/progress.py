@@ -24,7 +24,7 @@ QUIET_SECONDS = 2.0
 LINE_SECONDS = 5.0
 _GLANCE_SECONDS = 0.25
 _IDLE_GLANCES = 4
-_LATER_PARTS = 0.5  # of what is left of a stage: nobody knows how many parts follow
+_LATER_PARTS = 0.5  # of the rest of a stage: nobody knows how many parts follow
 
 
 class Advance(Protocol):
@@ -129,7 +129,7 @@ class Bar:
             self.tell()
 
     def part(self, total: int, share: float = _LATER_PARTS) -> Advance:
-        """Counts a part of the stage that is under way; it fills this share of what is left of the stage."""
+        """Counts a part of the stage that is under way; it fills this share of the rest of the stage."""
         with self._lock:
             start, width = self._filled, share * (self._unit_end - self._filled)
             if share == 1.0:

@@ -289,7 +289,7 @@ def _is_name(word: str) -> bool:
 
 
 def whole(source: Source) -> Databases:
-    """A table as one database of nobody's rows."""
+    """A table as one database of rows without an individual."""
     return Databases((table_of(source),), None, None, (), {}, "keep", Draws(1, 1.0, "individual", 0, split=False))
 
 

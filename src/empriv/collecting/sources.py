@@ -211,7 +211,7 @@ def databases(
     table : which table or view of the server or of the database file; ``"file.duckdb::table"`` says it in one text
     sql : in its place, one SELECT in the language of the PostgreSQL server or SQLite file
     tables : other tables that the query may join, by name
-    unidentified : ``"error"``, ``"keep"`` (as nobody's rows) or ``"drop"`` for rows without individual
+    unidentified : ``"error"``, ``"keep"`` (rows without an individual) or ``"drop"`` for rows without individual
     timezone : such as ``"Europe/Paris"``: where days and hours begin, for times that are moments. Default: the
         column's own, or UTC where it has none; never the machine's
 

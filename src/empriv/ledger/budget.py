@@ -361,7 +361,7 @@ class Remaining:
 
 
 def left_of(connection: sqlite3.Connection, policy: Policy) -> Remaining:
-    """What is left of a policy with a window."""
+    """What a policy with a window still allows."""
     if policy.window is None or policy.epsilon is None:
         raise InputError("The policy must have a window. Hint: empriv ledger policy LEDGER --window 365d.")
     window = window_of(policy.window)

@@ -246,8 +246,8 @@ def subject_of(risk: Any) -> NoiseSubject:
     if isinstance(risk, GivenRisk):
         if len(risk.atoms.names) or risk.atoms.own or risk.atoms.digit_steps:
             raise InputError(
-                "`risk` must be of results without outcomes or last digits that have a mass of their own to design "
-                "noise given what is known, got some. Hint: design_noise(audit.risk), for a reader who knows nothing."
+                "`risk` must be of results without point masses, of outcomes or of last digits, to design noise given "
+                "what is known, got some. Hint: design_noise(audit.risk), for a reader who knows nothing."
             )
         return NoiseSubject(risk.without_logarithm(), given=True)  # noise is added to results, not to logarithms
     if isinstance(risk, Risk | TableRisk):

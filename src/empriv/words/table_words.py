@@ -44,7 +44,7 @@ def many_outcomes(outcomes: Sequence[tuple[str, float, int]]) -> str:
     name, mass, _ = outcomes[0]
     most = max(count for _, _, count in outcomes)
     return (
-        f"{len(outcomes):,} outcomes have a mass of their own and are compared by counts; the most frequent is {name} "
+        f"{len(outcomes):,} outcomes are point masses, compared by counts; the most frequent is {name} "
         f"({percent(mass)}). Up to {people(most)} can move such a share."
     )
 

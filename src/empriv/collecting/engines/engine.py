@@ -50,7 +50,7 @@ PRESENCE = (
 
 
 def in_sample(rows: str, samples: str) -> str:
-    """The condition that a unit's rows are in a random database; nobody's rows are in all of them.
+    """The condition that a unit's rows are in a random database; rows without an individual are in all of them.
 
     A unit is a point (x, y) of hashes, a database a random line: the unit is in if its distance from the line, modulo a
     prime, is small enough. Units are in or out independently of each other, and in any two databases independently.

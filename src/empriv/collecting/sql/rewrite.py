@@ -1,7 +1,7 @@
 """One SQL query, rewritten into one statement that gives its result with everyone and without each individual.
 
 States per database and individual are added up per database; the query's own expression is then taken of the total
-(with everyone) and of what is left of the total (without each individual). Tree in, tree out: nothing is run here.
+(with everyone) and of the rest of the total (without each individual). Tree in, tree out: nothing is run here.
 
     empriv_rows      the rows that pass WHERE, with the arguments of the aggregates (empriv_a0 ...) and group keys
     empriv_scales    what states need of a whole database: centres of squares, windows of quantiles
@@ -44,7 +44,7 @@ def leave_one_out(
 
     An individual is given as a code, or, with ``integers``, as the label less the first of them.
 
-    With ``again``, what is left of the rows for each pair in the table ``empriv_flagged`` is taken for a database of
+    With ``again``, the remaining rows for each pair in the table ``empriv_flagged`` is taken for a database of
     its own, from which nobody is left out.
     """
     written = _written(plan, facts, integers, again=again)

@@ -1,7 +1,7 @@
 """`GivenRisk`: the risk given what is known, measured from the residuals of the results.
 
-It is a `Risk` of residual results, with all that a `Risk` can be asked, and it knows what was taken out. Outcomes with
-a mass of their own (a sum that stops being whole) are lost when a level is taken out. Knowing more never makes a
+It is a `Risk` of residual results, with all that a `Risk` can be asked, and it knows what was taken out. Point
+masses (a sum that stops being whole) are lost when a level is taken out. Knowing more never makes a
 difference smaller, so they count as they did.
 
 `choose` says how much must be counted as known until residuals look independent and identically distributed: nothing;

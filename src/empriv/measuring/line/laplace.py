@@ -219,8 +219,8 @@ def knots_of(points: FloatArray, without: FloatArray, bandwidth: float) -> Knots
 def sweep(sides: FloatArray, decay: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """The ratio of both densities at every knot, and what comes to it from the left and from the right.
 
-    ``sides`` (knots, 2, columns) is the mass of either density at each knot, ``decay`` (knots + 1, columns) what is
-    left of the kernel from one knot to the next.
+    ``sides`` (knots, 2, columns) is the mass of either density at each knot, ``decay`` (knots + 1, columns) by
+    which factor the kernel falls from one knot to the next.
     """
     knots, _, columns = sides.shape
     left, right = np.zeros((knots + 1, 2, columns)), np.zeros((knots + 1, 2, columns))

@@ -226,7 +226,7 @@ def moves_of(results: Results, units: FloatArray | None = None, *, shown: FloatA
 
 
 def as_it_is(moves: Moves, pairs: Pairs) -> Moves:
-    """The same without noise: to move the answer to or from an outcome with a mass of its own is beyond any measure."""
+    """The same without noise: to move the answer to or from a point mass is beyond any measure."""
     sizes = moves.sizes.copy()
     if pairs.names:
         before = np.isfinite(pairs.points).reshape(-1, pairs.draws)[pairs.entry_database]

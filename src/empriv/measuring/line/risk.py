@@ -173,7 +173,7 @@ class Risk(AnyRisk):
         if not isinstance(self.density, Mixture) or not closed_form(self.density):
             return self.shifts[rows]
         reaches, presence = self._reaches, np.diff(self.pairs.starts)
-        # people in most databases gain little from a second look, which takes time
+        # people in most databases gain little from a second pass, which takes time
         new = rows[np.isnan(reaches[rows])]
         few = 2 * presence[new] * self.pairs.draws <= len(self.pairs.points)
         if self.pairs.ratios is not None:  # the bound is for the one bandwidth

@@ -1,4 +1,4 @@
-"""The chart of what is left of the answers once what is known is taken out: the randomness that protects people.
+"""The chart of the residuals of the answers, once what is known is regressed out: the randomness that protects people.
 
 With everyone, and without the most exposed individual, who is not named.
 """
@@ -23,7 +23,7 @@ _MOST_ROWS = 2_000
 
 
 def known_chart(material: Material) -> Chart | None:
-    """What is left of the answers; None where nothing was taken out."""
+    """The residuals of the answers; None where nothing was regressed out."""
     return _known(material.audit.measured, material)
 
 
@@ -49,9 +49,9 @@ def _taken_out(risk: GivenRisk, material: Material) -> Chart | None:
     table = here[:_MOST_ROWS]
     return Chart(
         name="known",
-        title="What is left once the known is taken out",
+        title="Residuals, once what is known is regressed out",
         caption=(
-            "What is left of the answers, with everyone (dots) and without the most exposed individual (triangles). "
+            "Residuals of the answers, with everyone (dots) and without the most exposed individual (triangles). "
             f"It should look like independent draws.{thinned}"
         ),
         spec=spec_of(layer=_layers(drawn, labels, rest, others)),
@@ -68,7 +68,7 @@ def _layers(
 ) -> list[dict[str, Any]]:
     x, y = Scale(0.5, len(labels) + 0.5), Scale(*value_range(np.concatenate((rest[drawn], others[drawn]))))
     named = labelled(x, labels, HEIGHT)
-    at = {"x": named["encoding"]["x"], "y": answer_axis(y, "what is left of an answer", HEIGHT)}
+    at = {"x": named["encoding"]["x"], "y": answer_axis(y, "residual of an answer", HEIGHT)}
     worlds = ["with everyone", "without the most exposed"]
     moved = drawn[others[drawn] != rest[drawn]]
     dots = [

@@ -40,8 +40,8 @@ def _density(risk: AnyRisk, material: Material) -> Chart | None:
     if isinstance(risk, TotalledRisk):
         return _density(risk.kept, material)  # the most exposed individual is among them
     if isinstance(risk, GivenRisk):
-        given = " Results are drawn without what is known: only what is left of them protects."
-        return _density_of(risk, material, "what is left of a query result", given)
+        given = " Results are drawn without what is known: only their residuals protect."
+        return _density_of(risk, material, "residual of a query result", given)
     return _density_of(risk, material, "query result", "") if isinstance(risk, Risk) else None
 
 

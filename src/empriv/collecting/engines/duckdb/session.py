@@ -371,7 +371,7 @@ class DuckDBSession(Statements, DataView):
 
         def run(individual: int) -> Rows | None:
             try:
-                # Nobody has code -2 here, and nobody's rows -1: with everyone, no row is left out.
+                # Nobody has code -2 here, and rows without an individual -1: with everyone, no row is left out.
                 return self.send(sql, {"left_out": -2 if individual < 0 else individual})
             except ABOUT_VALUES:
                 return None
