@@ -186,7 +186,9 @@ class TestWords:
         frame = pd.DataFrame(rows, columns=["day", "who", "x"])
         data = empriv.databases(frame, database="day", individual="who")
         said = empriv.audit(data, "sum(x)").summary()
-        assert any(line.startswith("EXACT LEAK: result is null. For each of 2 individuals") for line in said.alarms)
+        assert any(
+            line.startswith("EXACT LEAK: result is empty (null). For each of 2 individuals") for line in said.alarms
+        )
         assert any("31 of 31 results without an individual are not a number (31 null)" in w for w in said.warnings)
 
     def test_a_constant_without_somebody_is_an_exact_leak(self) -> None:
@@ -215,7 +217,8 @@ class TestWords:
         said = made.summary()
         assert not said.alarms
         assert any(
-            w.startswith("33% of the results are one outcome of their own (result is null)") for w in said.warnings
+            w.startswith("33% of the results are one outcome of their own (result is empty (null))")
+            for w in said.warnings
         )
         assert made.to_json()["not_numbers"] == {"with_everyone": {"null": 2}, "without_an_individual": {"null": 3}}
 

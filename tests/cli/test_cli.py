@@ -148,7 +148,7 @@ class TestSummary:
     def test_an_exact_leak_is_said_loudly(self, run: Run) -> None:
         pd.DataFrame({"day": range(30), "client": "everyday", "amount": range(30)}).to_csv("one.csv", index=False)
         shown = run("audit", "one.csv", *AUDIT[2:], "-v").stdout
-        assert "EXACT LEAK: result is null" in shown
+        assert "EXACT LEAK: result is empty (null)" in shown
         assert "30 of 30 results without an individual are not a number (30 null)" in " ".join(shown.split())
         assert "No epsilon brings delta to 0." in shown
 

@@ -28,10 +28,10 @@ Publish
 The answer hides anyone who moves it by up to 0.978 min; nobody moved it by more
 than 0.304 min.
 A reader who guesses 50:50 whether a person's rows were counted gets at most
-52.5% sure, except in at most 5% of cases.
+52.5% sure, but surer in at most 5% of cases.
 In a database that they are in, the most exposed person's delta at epsilon 0.1
 is at most 0.012 with 95% confidence; the target allows 0.05. Holds for
-databases like these 400, and readers who may know who came and what they did.
+databases like these 400, and readers who may know one person's rows.
 Verdict on delta <= 0.05 at 0.1: PASS.
 
 The query was asked of 400 databases, with everyone and without each of 2
@@ -51,7 +51,7 @@ The answer hides anyone who moves it by up to 0.978 min; one person moved it by
 8.25 min. 50% of person-days moved it by more than is hidden.
 In a database that they are in, the most exposed person's delta at epsilon 0.1
 is at least 0.28 with 95% confidence; the target allows 0.05. Holds for
-databases like these 400, and readers who may know who came and what they did.
+databases like these 400, and readers who may know one person's rows.
 Verdict on delta <= 0.05 at 0.1: FAIL.
 
 The query was asked of 400 databases, with everyone and without each of 2
@@ -74,7 +74,7 @@ whether these are hidden.
 In a database that they are in, the most exposed person's delta at epsilon 0.1
 is at most 0.084 with 95% confidence; the target allows 0.05. About 453
 databases would resolve it. Holds for databases like these 100, and readers who
-may know who came and what they did.
+may know one person's rows.
 Verdict on delta <= 0.05 at 0.1: UNRESOLVED.
 
 The query was asked of 100 databases, with everyone and without each of 2
@@ -91,9 +91,8 @@ Next: see what you can do, and what it costs:
 """
 FEW = """\
 Do not publish as it is
-12 databases are too few to tell: at least 30 are needed.
-Holds for databases like these 12, and readers who may know who came and what
-they did.
+12 databases are too few to tell: at least 59 are needed.
+Holds for databases like these 12, and readers who may know one person's rows.
 Verdict on delta <= 0.05 at 0.1: UNRESOLVED.
 
 The query was asked of 12 databases, with everyone and without each of 1
@@ -104,7 +103,7 @@ Moved the answer furthest (by their identifiers)
 individual  delta_i  moved the answer by  in databases
 0                0%                 0.14            12
 2 things to know before you rely on this: --verbose lists them.
-Next: collect more databases: at least 30 give an upper bound.
+Next: collect more databases: with fewer than 30 there is no upper bound.
 """
 IN_CHUNKS = """\
 Do not publish as it is
@@ -112,7 +111,7 @@ The answer hides anyone who moves it by up to 0.978; one person moved it by
 8.25. 50% of person-days moved it by more than is hidden.
 In a database that they are in, the most exposed person's delta at epsilon 0.1
 is at least 0.28 with 95% confidence; the target allows 0.05. Holds for
-databases like these 400, and readers who may know who came and what they did.
+databases like these 400, and readers who may know one person's rows.
 Verdict on delta <= 0.05 at 0.1: FAIL.
 
 The query was asked of 400 databases, with everyone and without each of 2

@@ -30,7 +30,7 @@ def test_publish_where_the_bound_meets_the_target() -> None:
     )
     assert made.condition == (
         "The most exposed person's delta at epsilon 0.1 is at most 0.036 with 95% confidence; the target allows 0.05. "
-        "Holds for databases like these 456, and readers who may know the calendar and who came and what they did."
+        "Holds for databases like these 456, and readers who may know the calendar and one person's rows."
     )
 
 
@@ -52,7 +52,7 @@ def test_cover_and_largest_move_are_in_the_answers_units() -> None:
     )
     assert passed.condition.startswith("The most exposed person's delta at epsilon 0.1 is at most 0.036 with 95% ")
     assert passed.promise == (
-        "A reader who guesses 50:50 whether a person's rows were counted gets at most 52.5% sure, except in at "
+        "A reader who guesses 50:50 whether a person's rows were counted gets at most 52.5% sure, but surer in at "
         "most 5% of cases."
     )
     beyond = replace(hidden, beyond=30, exposed=30, people_beyond=4)
@@ -91,7 +91,7 @@ def test_too_few_databases_say_how_many_only_where_more_would_do() -> None:
     assert "About 800 databases would resolve it." in decide(replace(case, needed=800)).condition
     assert "would resolve" not in decide(case).condition
     few = decide(replace(case, n_databases=25, obstacles=("No bound.",), nouns=Nouns("aircraft", "day")))
-    assert few.reason == "25 days are too few to tell: at least 30 are needed."
+    assert few.reason == "25 days are too few to tell: at least 59 are needed."
 
 
 def test_what_rules_out_a_pass_comes_first_where_the_figures_meet_the_target() -> None:
@@ -112,7 +112,7 @@ def test_noise_is_offered_with_its_cost_in_the_answers_unit() -> None:
     hidden = replace(DAY_AT_MOST, beyond=30, exposed=30, people_beyond=4, varies=True)
     covered = decide(replace(CASE, outcome="fail", judged=BROKEN, hidden=hidden, noise=replace(CHEAP, cover=4.3)))
     assert covered.reason == (
-        "The answer hides anyone who moves it by up to 4.3 min; nobody moved it by more than 4.2 min."
+        "With the noise, the answer hides anyone who moves it by up to 4.3 min; nobody moved it by more than 4.2 min."
     )
     assert covered.condition.startswith("Without noise it hides moves of up to 0.69 min. With the noise, ")
     assert "at most 52.5% sure" in made.promise

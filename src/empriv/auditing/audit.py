@@ -55,7 +55,7 @@ from empriv.validate.bounds.figures import publications
 from empriv.validate.bounds.line_bounds import floor
 from empriv.validate.checks import checks
 from empriv.validate.covering import CoverByCell, WhoMoved, cover, cover_by_cell, moved
-from empriv.validate.verdict import PASS, PRESENCES, upper_on_the_day, verdict
+from empriv.validate.verdict import PASS, PRESENCES, on_the_day, verdict
 from empriv.words.decision import Decision, decide
 from empriv.words.message import Message
 from empriv.words.nouns import Nouns, database_noun, individual_noun
@@ -396,8 +396,8 @@ class Audit:
         key = (finite_epsilon(epsilon), level, presence)
         if key not in self._publications:
             bounded = self._published_once.bounds(key[0], level)
-            day = 0.0 if presence == "random" else upper_on_the_day(self.once, key[0], bounded.level)
-            once = bounded.estimate, max(bounded.upper, day)
+            day = (0.0, 0.0) if presence == "random" else on_the_day(self.once, key[0], bounded.level)
+            once = max(bounded.estimate, day[0]), max(bounded.upper, day[1])
             self._publications[key] = publications(self.once, key[0], level=level, once=once)
         return self._publications[key]
 

@@ -240,7 +240,7 @@ def next_step(audit: Audit, verdicts: Sequence[Verdict], decision: Decision, sav
         return "if you publish it again and again, ask for that, such as --times 30.", ""
     worst = max(verdicts, key=_how_bad)
     if any(check.code == "databases" and check.severity == "error" for check in worst.checks):
-        return "collect more databases: at least 30 give an upper bound.", ""
+        return "collect more databases: with fewer than 30 there is no upper bound.", ""
     # the strictest limits at its epsilon, by figure: advice is about one epsilon
     limits: dict[str, float] = {}
     for verdict in verdicts:

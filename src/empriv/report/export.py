@@ -20,7 +20,7 @@ from empriv.base.text import visible
 from empriv.errors import InputError
 from empriv.report.page.audit_page import listed, unchecked
 from empriv.validate.verdict import FAIL, PASS, UNRESOLVED
-from empriv.words.decision import DAY, NOT, PUBLISH, WITH_NOISE, Decision, JudgedTarget
+from empriv.words.decision import DAY, NOT, PUBLISH, WITH_NOISE, Decision, JudgedTarget, rows_of_one
 from empriv.words.sentences import number, percent
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def _readers(
         for target in verdict.judged:
             there = target.where == DAY
             who = f"One who knows that {nouns.one} was there" if there else "One who does not know who was there"
-            knows = f"{known}; who came and what they did" if there else known
+            knows = f"{known}; {rows_of_one(nouns)}" if there else known
             yield who, knows, f"{_figure(target, verdict.level)} ({text})", _outcome(target, verdict)
     if noise is not None:
         figure = f"delta at most {number(noise.achieved_delta())} (delta <= {noise.delta:g} at {noise.epsilon:g})"
@@ -291,7 +291,7 @@ def registry_entry(
                 "model_name_details": "A controller holds the rows, and publishes the answer.",
                 "trust_assumptions": "The controller is trusted. Readers are not; they may know "
                 + (listed(known) if known else "nothing else")
-                + ", who came and what they did, but not the rows of everybody else.",
+                + f", and {rows_of_one(audit.nouns)}.",
                 "release_type": "Many releases" if many else "One release",
                 "release_type_details": f"{audit.times:,} publications, each from a {database} of its own.",
                 "data_source_type": "Dynamic" if many else "Static",

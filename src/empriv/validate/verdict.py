@@ -177,14 +177,18 @@ def verdict(
     return _judged(risk, basis, presence, targets, made, messages, day, epsilon, level)
 
 
-def upper_on_the_day(risk: AnyRisk, epsilon: float, level: float) -> float:
-    """U of the largest move on the day that a person made it; 0 for kinds that have no such figure."""
+def on_the_day(risk: AnyRisk, epsilon: float, level: float) -> tuple[float, float]:
+    """Estimate and U of the largest move on the day that a person made it; 0 for kinds that have no such figure."""
     if isinstance(risk, TableRisk):
-        return covered(risk, epsilon, _USUAL_DELTA, level=level).upper
+        judged = covered(risk, epsilon, _USUAL_DELTA, level=level)
+        return judged.estimate, judged.upper
     if not covers(risk):
-        return 0.0
+        return 0.0, 0.0
     parts = [hiding_of(part, None) for part in parts_of(risk)]
-    return max(hiding.upper(hiding.most, epsilon, level) for hiding in parts)
+    return (
+        max(hiding.estimate(hiding.most, epsilon) for hiding in parts),
+        max(hiding.upper(hiding.most, epsilon, level) for hiding in parts),
+    )
 
 
 def _judged(

@@ -219,7 +219,8 @@ def _with_noise(case: Case, noise: NoisyAnswer) -> tuple[str, str]:
         before = "Without noise, nothing shows that it hides anybody."
     else:
         before = f"Without noise it hides moves of up to {amount(hidden.cover, case.unit)}."
-    return hides(replace(hidden, cover=noise.cover, beyond=0, varies=False), case.nouns, case.unit), f"{before} {small}"
+    with_it = hides(replace(hidden, cover=noise.cover, beyond=0, varies=False), case.nouns, case.unit)
+    return with_it.replace("The answer", "With the noise, the answer", 1), f"{before} {small}"
 
 
 def _figures(case: Case) -> str:
@@ -297,7 +298,7 @@ def _reason(case: Case) -> str:
         return f"{fails} fails with a probability of at most {percent(target.upper)}; {allowed}."
     if case.n_databases == 1:  # whatever it shows could be chance
         one = f"One {nouns.database or 'database'} does not show what chance does to the answer"
-        return f"{one}: at least {_LEAST} are needed."
+        return f"{one}: at least {_least(case)} are needed."
     if case.leak:
         what = f"the {case.leak}" if case.leak.startswith("result ") else case.leak
         return f"At least one {_individual(case)} is given away for certain: {what}."
@@ -306,13 +307,20 @@ def _reason(case: Case) -> str:
     if case.outcome == "fail":
         return f"{fails} fails with a probability of at least {percent(target.lower)}; {allowed}."
     if case.n_databases < _LEAST:
-        return f"{nouns.databases(case.n_databases)} are too few to tell: at least {_LEAST} are needed."
+        return f"{nouns.databases(case.n_databases)} are too few to tell: at least {_least(case)} are needed."
     if case.obstacles and (target.upper <= target.limit or target.estimate <= target.limit):
         return case.obstacles[0]
     likely = f"{fails} is estimated to fail with a probability of {percent(target.estimate)}"
     if target.upper >= 1:
         return f"{likely}, and nothing bounds it from above; {allowed}."
     return f"{likely}, and it may be {percent(target.upper)}; {allowed}."
+
+
+def _least(case: Case) -> int:
+    """How many databases an upper bound takes that can meet the target: (1 - limit)^n <= 1 - level."""
+    limit = case.judged.limit if case.judged is not None else 0.0
+    can_meet = math.ceil(math.log1p(-case.level) / math.log1p(-limit)) if 0 < limit < 1 else 0
+    return max(_LEAST, case.needed or 0, can_meet)
 
 
 def _whose(case: Case) -> str:
@@ -353,7 +361,7 @@ def _in_figures(case: Case) -> str:
 def guess(epsilon: float, delta: float | None, nouns: Nouns = Nouns(), times: int = 1) -> str:  # noqa: B008 — frozen
     """What a reader can learn of one individual: a guess of 50:50 becomes 1 / (1 + exp(-epsilon)), rounded up."""
     sure = math.ceil(1000 / (1 + math.exp(-epsilon)) - 1e-9) / 10
-    fails = "" if not delta else f", except in at most {percent(delta)} of cases"
+    fails = "" if not delta else f", but surer in at most {percent(delta)} of cases"
     often = "" if times == 1 else f" from all {times:,} publications"
     return (
         f"A reader who guesses 50:50 whether {nouns.one}'s rows were counted gets at most {sure:g}% sure{often}{fails}."
@@ -368,15 +376,14 @@ def _promise(case: Case) -> str:
     return guess(case.epsilon, target.limit, case.nouns, case.times)
 
 
-_PRESENCE = {
-    False: "who came and what they did",
-    True: "who was sampled and what they add",
-}
+def rows_of_one(nouns: Nouns) -> str:
+    """What a reader knows on the day: the rows of the one whom they wonder about, not whether these were counted."""
+    return f"{nouns.somebody}'s rows"
 
 
 def _condition(case: Case) -> str:
     """When the decision holds: for which databases, and for readers who know what."""
-    known = [*case.known, *([_PRESENCE[case.sampled]] if case.presence else [])]
+    known = [*case.known, *([rows_of_one(case.nouns)] if case.presence else [])]
     who = "who know nothing else of the database" if not known else f"who may know {_listed(known)}"
     often = "" if case.times == 1 else f"{case.times:,} publications, "
     said = _in_figures(case)

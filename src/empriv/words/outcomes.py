@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 OUTCOMES = {
-    "null": "is null",
+    "null": "is empty (null)",
     "nan": "is nan",
     "plus_infinity": "is plus infinity",
     "minus_infinity": "is minus infinity",

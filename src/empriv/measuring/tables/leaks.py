@@ -23,7 +23,7 @@ from empriv.results import FloatArray, IntArray, Results
 from empriv.words.outcomes import OUTCOMES
 
 WITH_EVERYONE = "is the same in every database with everyone, and not without the individual"
-WITHOUT = "is constant without the individual, and not with them"
+WITHOUT = "is always the same unless the individual is in the data"
 _MOST_SUSPECTS = 300  # people whose own table is searched, those who move it most
 _CLOSE = 0.99  # of the size that a leak must have, for rounding
 _LEAST_ANSWERS = 10  # databases in which a cell must have an answer

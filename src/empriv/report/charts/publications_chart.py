@@ -71,6 +71,7 @@ def publications_chart(material: Material) -> Chart | None:
             f"delta at epsilon {epsilon:.4g} after so many publications as it is, each from a database of its own, for "
             "people who are in all of these databases or in none."
             + (" Dotted: the target." if limits else "")
+            + (f" The upright line: {audit.times:,} publications." if audit.times > 1 else "")
         ),
         spec=spec_of(layer=layers),
         data={"publications": counts, "estimate": numbers(estimate), "upper figure": numbers(upper)},

@@ -23,7 +23,6 @@ from empriv.validate.table_cover import days_of
 from empriv.words.sentences import amount, quantity
 from empriv.words.table_words import ALL, cells_in_words, remedy_sentence
 
-_LEAST_CELLS = 3  # fewer are seen at a glance, in words
 _MOST_COLUMNS = 16  # of a map; a wider table is drawn as a list
 _MOST_ROWS = 40  # drawn; the list below the picture has them all
 _MOST_NAMED = 3
@@ -31,7 +30,7 @@ _MOST_REMEDIES = 5  # for so many cells what would help is looked for, if somebo
 _USUAL_DELTA = 0.05  # where nobody said what is allowed
 _WIDTH, _WIDEST, _ROW = 520, 96, 28
 _STEPS = (0.0, 0.5, 1.0, 2.0, 10.0)  # moves in units of the cover: one above each has the colour after it
-_STEP_WORDS = ("nobody", "up to half of it", "up to all of it", "up to twice", "up to 10 times", "more")
+_STEP_WORDS = ("nobody", "up to half", "up to all", "up to twice", "up to 10 times", "more")
 # Text on each colour of `HEAT`: the page exchanges the first and the last in dark mode, where the colours are turned.
 _ON_HEAT = (INK, INK, "#111111", "#111111", "white", "white")
 
@@ -56,9 +55,9 @@ def movers_of(risk: TableRisk) -> Movers:
 
 
 def table_chart(material: Material) -> Chart | None:
-    """Cover by cell; None if there are only one or two numbers, and of people measured in chunks."""
+    """Cover by cell; None of one number, and of people measured in chunks."""
     risk = material.audit.once
-    if not isinstance(risk, TableRisk) or len(risk.fit.cells) < _LEAST_CELLS:
+    if not isinstance(risk, TableRisk) or len(risk.fit.cells) < 2:
         return None
     results, names, epsilon = risk.results, risk.fit.cells, float(material.epsilons[material.start])
     delta = next((limit for at, limit in material.targets if at == epsilon), _USUAL_DELTA)
@@ -78,7 +77,7 @@ def table_chart(material: Material) -> Chart | None:
         title="How large a move each cell hides",
         caption=(
             f"The figure is the largest move of the cell that is hidden at epsilon {epsilon:.4g} and delta {delta:g} "
-            "from somebody who knows every other cell; the colour is the most that anybody moved it, in units of that. "
+            "from somebody who knows every other cell; the colour is how far somebody moved it. "
             f"In {beyond:,} of {len(names):,} cells somebody moved it by more. Who moves several cells at once is "
             f"hidden less. The list has the furthest first.{hidden_words}"
         ),
@@ -142,7 +141,8 @@ def _view(
                  "labelAngle": 0 if len(right_names) <= 8 else -40, "labelPadding": 6, "labelLimit": 110},
     }  # fmt: skip
     key = {
-        "title": "most that anybody moved it, in units of what is hidden",
+        "title": 'largest move, as a share of what is hidden; beyond "all" is not hidden',
+        "titleLimit": _WIDTH,
         "columns": 6,
         "columnPadding": 16,
         "symbolStrokeWidth": 0,

@@ -20,6 +20,7 @@ from empriv.auditing.deciding import typical_answer
 from empriv.auditing.summary import Figure, figure_sentence, tail_sentence, with_validity
 from empriv.base.text import shortened, visible
 from empriv.comparing.ways import Advice
+from empriv.judge.upper import LEAST_DATABASES
 from empriv.noise.noise import Noise
 from empriv.noise.table_noise import TableNoise
 from empriv.report.charts.all_charts import AGAIN, CHARTS, FIRST, TABLE, chart, charts_of
@@ -38,7 +39,6 @@ from empriv.report.page.rendering import (
     times,
 )
 from empriv.words.decision import KINDS, PUBLISH, Decision
-from empriv.words.nouns import Nouns
 from empriv.words.sentences import amount, databases, number, people, percent, tells_little
 from empriv.words.what_to_do import error_said
 
@@ -100,7 +100,7 @@ def page_of(
     said = {decision.reason, *warnings}
     checked = {check.sentence for check in audit.checks}
     tail = [tail_sentence(audit.epsilon(0.0))] if audit.measured.tells_epsilon(0.0) else []
-    instead, costs = instead_of(decision, advice, audit.nouns)
+    instead, costs = instead_of(decision, advice, audit, table=picture.name == TABLE)
     content = {
         "title": title_of(audit, title),
         "asked": visible(header_of(audit)),
@@ -179,12 +179,15 @@ def _is_expression(audit: Audit) -> bool:
     return audit.origin is not None and not audit.query.lstrip(" (").lower().startswith(("select", "with"))
 
 
-def instead_of(decision: Decision, advice: Advice | None, nouns: Nouns) -> tuple[str, bool]:
+def instead_of(decision: Decision, advice: Advice | None, audit: Audit, *, table: bool) -> tuple[str, bool]:
     """What to do where the answer may not be published as it is, from what was tried; and whether it has a figure."""
     if KINDS.get(decision.word) != "stop":
         return "", False
+    if audit.n_databases < LEAST_DATABASES:
+        return f"Do not sign: collect more {audit.nouns.database or 'database'}s first.", False
     if advice is None:
-        return "Do not sign.", False
+        several = "publish fewer of these numbers, or merge those that are dark, and audit again"
+        return f"Do not sign{': ' + several if table else ''}.", False
     best = advice.best
     if best is None:
         return "Nothing that was tried makes it publishable: do not sign.", False
@@ -194,7 +197,7 @@ def instead_of(decision: Decision, advice: Advice | None, nouns: Nouns) -> tuple
             False,
         )
     # one figure: the action's own, or its error
-    title = f"cap what {nouns.each} adds, and add a little noise" if best.code == "cap" else best.title
+    title = f"cap what {audit.nouns.each} adds, and add a little noise" if best.code == "cap" else best.title
     cost = "" if any(map(str.isdigit, title)) or not best.error > 0 else f" ({error_said(best.error, advice.unit)})"
     said = f"Instead: {title[0].lower()}{title[1:]}{cost}. Sign the page of that answer, not this one."
     return visible(said), True

@@ -61,7 +61,7 @@ def _by_moves(material: Material, names: Sequence[str]) -> People:
     if material.day is None or not beyond:
         said = "Nobody is beyond what the answer hides; these come nearest." if material.day is not None else ""
         return People("Who moved it furthest", said if rows else "Nobody moved the answer.", heads, tuple(rows))
-    listed = f" The first {len(rows)}:" if beyond > len(rows) else ""
+    listed = f" The {len(rows)} whom it hides least:" if beyond > len(rows) else ""
     where = nouns.database or "database"
     said = f"{beyond:,} of {audit.n_individuals:,} moved the answer by more than it hides, on some {where}.{listed}"
     return People("Who is beyond", said, heads, tuple(rows))
