@@ -406,15 +406,6 @@ def by_person(quick: bool) -> Iterator[Case]:
         yield Case(f"{label}, {people} people, {days} databases", collected(data, query), plain, 3.0)
 
 
-@row("a bare GROUP BY")
-def aggregates(quick: bool) -> Iterator[Case]:
-    """Aggregates that used to be run once per individual; a mode still is where values are tied."""
-    people, days = (20, 40) if quick else (60, 200)
-    path, data = days_of(people * days * 30, people, days)
-    for call in ("kurtosis(x)", "skewness(x)", "geometric_mean(x)", "entropy(x)", "mode(round(x))"):
-        yield Case(call, collected(data, call), bare(path, GROUPED), 20.0)
-
-
 @row("the seconds that were announced")
 def estimates(quick: bool) -> Iterator[Case]:
     """What a query that is run once per individual takes, over what it said: between a third and three times."""

@@ -29,20 +29,6 @@ def moments(ys: Sequence[float], xs: Sequence[float]) -> dict[str, float | None]
     }
 
 
-def shapes(xs: Sequence[float]) -> tuple[float | None, float | None, float | None]:
-    """Skewness and kurtosis of a sample, and the kurtosis of the values themselves."""
-    values = [Fraction(x) for x in xs]
-    n = len(values)
-    mean = sum(values, Fraction(0)) / max(n, 1)
-    second, third, fourth = (sum(((x - mean) ** power for x in values), Fraction(0)) / max(n, 1) for power in (2, 3, 4))
-    if not second:
-        return None, None, None
-    skewness = float(third) / _root(second) ** 3 * math.sqrt(n * (n - 1)) / (n - 2) if n > 2 else None
-    ratio = fourth / second**2
-    kurtosis = Fraction(n - 1, (n - 2) * (n - 3)) * ((n + 1) * ratio - 3 * (n - 1)) if n > 3 else None
-    return skewness, None if kurtosis is None else float(kurtosis), float(ratio - 3)
-
-
 def _comoment(pairs: Sequence[tuple[Fraction, Fraction]]) -> Fraction:
     if not pairs:
         return Fraction(0)

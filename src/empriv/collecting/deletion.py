@@ -56,7 +56,7 @@ _SHORT = 64  # bits of integers in which doubles are added up in more than one p
 _FEW = 2_000  # individuals whose rows cost next to nothing
 _EXACT = {
     "sum", "avg", "count", "min", "max", "median", "quantile_cont", "quantile_disc", "count distinct", "bool_and",
-    "bool_or", "mode",
+    "bool_or",
 }  # fmt: skip
 _UNITLESS = {"skewness", "kurtosis", "kurtosis_pop", "corr", "entropy"}
 MISMATCH = (

@@ -116,7 +116,7 @@ def query_of(query: Any, *, post: Callable[[Any], Any] | None = None) -> Query:
         raise QueryError("The query must select at least one aggregate, got only group keys.")
     names = tuple(outermost.expressions[p].alias or outermost.expressions[p].sql("duckdb") for p in items)
     _make_divisions_safe(select)
-    _make_counts_plain(select)
+    _write_out_macros(select)
     groups = tuple(_safe(group) for group in groups)
     return Query(query, post, select=select, items=items, keys=keys, names=names, groups=groups)
 
@@ -223,10 +223,13 @@ def _make_divisions_safe(select: exp.Expr) -> None:
         node.set("expression", exp.Nullif(this=divisor.copy(), expression=exp.Literal.number(0)))
 
 
-def _make_counts_plain(select: exp.Expr) -> None:
-    """Write count_if(x) as a sum of ones and zeros: NULL, like DuckDB's, where no x is true or false."""
+def _write_out_macros(select: exp.Expr) -> None:
+    """Write out what DuckDB has macros for: count_if(x), NULL where no x is true or false, and geomean(x)."""
     for node in list(select.find_all(exp.CountIf)):
         node.replace(exp.Sum(this=fill("CASE WHEN c THEN 1 WHEN NOT c THEN 0 END", c=node.this)))
+    for node in list(select.find_all(exp.Anonymous)):
+        if node.name.lower() in ("geomean", "geometric_mean") and len(node.expressions) == 1:
+            node.replace(fill("EXP(AVG(LN(x)))", x=node.expressions[0]))
 
 
 def _safe(tree: exp.Expr) -> exp.Expression:

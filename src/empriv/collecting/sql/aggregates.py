@@ -82,11 +82,6 @@ WIDTHS = (0.001, 0.01, 0.1)
 MARGIN = 64
 # Digits after the point of a deviation from the mean, of which none is beyond 1.
 MEAN_BITS = 60
-# Digits after the point of c log2(c), for a count c of rows.
-COUNT_BITS = 60
-# Beyond this and below its inverse, fourth powers of values or of their differences may not be doubles.
-LARGEST_FOURTH = 1e60
-
 Kind = Literal["integer", "decimal", "double", "boolean", "other"]
 
 
@@ -175,7 +170,6 @@ class Builder:
     scales : aggregates over the rows of a database, known before the states are taken
     kept : scales that the result needs too
     distincts : arguments whose distinct values are counted
-    entropies, modes : arguments of which it is counted how often each value is there
     quantiles : order statistics
     flags : when the result must be computed again from the rows
     """
@@ -186,8 +180,6 @@ class Builder:
     scales: dict[str, Node] = field(default_factory=dict)
     kept: set[str] = field(default_factory=set)
     distincts: dict[str, Node] = field(default_factory=dict)
-    entropies: dict[str, Node] = field(default_factory=dict)
-    modes: dict[str, Node] = field(default_factory=dict)
     quantiles: dict[str, Quantile] = field(default_factory=dict)
     flags: list[Node] = field(default_factory=list)
 
@@ -211,15 +203,6 @@ class Builder:
     def distinct(self, x: Node) -> Node:
         """The number of distinct values."""
         return _named(self.distincts, "empriv_u", x)
-
-    def entropy(self, x: Node) -> tuple[Node, Node]:
-        """The sum of c log2(c) over the counts c of values, in units of 2 ** -COUNT_BITS; and how many values."""
-        name = _named(self.entropies, "empriv_e", x).name
-        return exp.column(f"{name}_sum"), exp.column(f"{name}_values")
-
-    def mode(self, x: Node) -> Node:
-        """The most frequent value; where several are, which is taken is for the engine to say."""
-        return _named(self.modes, "empriv_f", x)
 
     def quantile(self, x: Node, num: int, den: int, continuous: bool) -> tuple[Node, Node]:
         """The order statistics below and above."""
@@ -300,36 +283,6 @@ class Builder:
         self.kept |= {unit.name}
         return fill("(x - c) * COALESCE(u, 1)", x=number, c=centre, u=unit), unit
 
-    def moments(self, x: Node, n: Node, highest: int) -> list[Node]:
-        """Sums of the second, third (and fourth) powers about the mean, each in the same unit to that power."""
-        span = self.facts.span(x)
-        if not (span.largest <= LARGEST_FOURTH and span.smallest >= 1 / LARGEST_FOURTH):
-            raise NotDecomposable("it takes powers of values for which doubles have no room")
-        square, _, _ = self.comoment(x, x, n)
-        (deviation, unit), power = self.centred(x), self.facts.bits - 2
-        sums = []
-        for exponent in range(1, highest + 1):
-            bits = MEAN_BITS if exponent == 1 else power
-            kind = "HUGEINT" if exponent > 1 else self.mean_type
-            raised = fill(" * ".join("v" * exponent), v=deviation)
-            sum_ = self.add(f"SUM(CAST(v * POWER(2, k) AS {kind}))", v=raised, k=bits)
-            sums.append(fill("CAST(s AS DOUBLE) / POWER(2, k)", s=sum_, k=bits))
-        mean = fill("a / NULLIF(n, 0)", a=sums[0], n=n)
-        # The higher the power, the more is lost where the mean has moved far, or where deviations are small.
-        flag = fill(
-            "u IS NOT NULL AND n > 1 AND (m <= 0.01 * p OR p * POWER(2, 30) < n)", u=unit, n=n, m=square, p=sums[1]
-        )
-        if not any(same(flag, other) for other in self.flags):
-            self.flags.append(flag)
-        third = fill("c - 3 * a * b + 2 * n * a * a * a", a=mean, b=sums[1], c=sums[2], n=n)
-        if highest == 3:
-            return [square, third]
-        fourth = fill(
-            "GREATEST(d - 4 * a * c + 6 * a * a * b - 3 * n * a * a * a * a, 0)",
-            a=mean, b=sums[1], c=sums[2], d=sums[3], n=n,
-        )  # fmt: skip
-        return [square, third, fourth]
-
     def comoment(self, x: Node, y: Node, n: Node) -> tuple[Node, Node, Node]:
         """The sum of products about the means, times both inverse units; and these."""
         (dx, ux), (dy, uy) = self.centred(x), self.centred(y)
@@ -367,14 +320,12 @@ class Aggregate:
     arity : number of arguments
     sums : whether arguments are added up, so that the range of doubles must be known
     constant : whether the last argument is a number rather than a column
-    of : what is aggregated of the argument ``x``
     """
 
     build: Callable[..., Node]
     arity: int = 1
     sums: bool = False
     constant: bool = False
-    of: str | None = None
 
 
 def _sum(b: Builder, x: Node) -> Node:
@@ -398,45 +349,6 @@ def _variance(sample: bool, root: bool) -> Callable[[Builder, Node], Node]:
         return fill("CASE WHEN n > 1 THEN v END" if sample else "CASE WHEN n > 0 THEN v END", n=n, v=value)
 
     return build
-
-
-def _skewness(b: Builder, x: Node) -> Node:
-    n = b.count(x)
-    second, third = b.moments(x, n, 3)
-    return fill(
-        "CASE WHEN n > 2 AND m > 0 "
-        "THEN SQRT(CAST(n AS DOUBLE) * (n - 1)) / (n - 2) * (c / n) / (m / n * SQRT(m / n)) END",
-        n=n, m=second, c=third,
-    )  # fmt: skip
-
-
-def _kurtosis(sample: bool) -> Callable[[Builder, Node], Node]:
-    def build(b: Builder, x: Node) -> Node:
-        n = b.count(x)
-        second, _, fourth = b.moments(x, n, 4)
-        ratio = fill("(d / n) / ((m / n) * (m / n))", n=n, m=second, d=fourth)
-        if not sample:
-            return fill("CASE WHEN n > 1 AND m > 0 THEN r - 3 END", n=n, m=second, r=ratio)
-        # Products of counts may be beyond 64 bits.
-        return fill(
-            "CASE WHEN n > 3 AND m > 0 "
-            "THEN (n - 1) * ((n + 1) * r - 3 * (n - 1)) / (CAST(n - 2 AS DOUBLE) * (n - 3)) END",
-            n=n, m=second, r=ratio,
-        )  # fmt: skip
-
-    return build
-
-
-def _entropy(b: Builder, x: Node) -> Node:
-    n, (sum_, values) = b.count(x), b.entropy(x)
-    return fill(
-        "CASE WHEN k > 1 THEN GREATEST(LOG2(n) - CAST(s AS DOUBLE) / POWER(2, bits) / n, 0) ELSE CAST(0 AS DOUBLE) END",
-        n=n, s=sum_, k=values, bits=COUNT_BITS,
-    )  # fmt: skip
-
-
-def _geometric_mean(b: Builder, logarithm: Node) -> Node:
-    return fill("EXP(a)", a=_average(b, logarithm))
 
 
 def _covariance(sample: bool) -> Callable[[Builder, Node, Node], Node]:
@@ -531,13 +443,6 @@ AGGREGATES: dict[str, Aggregate] = {
     "covar_samp": Aggregate(_covariance(sample=True), arity=2, sums=True),
     "corr": Aggregate(_correlation, arity=2, sums=True),
     "regr_slope": Aggregate(_slope, arity=2, sums=True),
-    "skewness": Aggregate(_skewness, sums=True),
-    "kurtosis": Aggregate(_kurtosis(sample=True), sums=True),
-    "kurtosis_pop": Aggregate(_kurtosis(sample=False), sums=True),
-    "geomean": Aggregate(_geometric_mean, sums=True, of="LN(x)"),
-    "geometric_mean": Aggregate(_geometric_mean, sums=True, of="LN(x)"),
-    "entropy": Aggregate(_entropy),
-    "mode": Aggregate(Builder.mode),
     "median": Aggregate(_median),
     "quantile_cont": Aggregate(_quantile(True), arity=2, constant=True),
     "quantile_disc": Aggregate(_quantile(False), arity=2, constant=True),

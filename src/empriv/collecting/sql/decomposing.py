@@ -15,9 +15,9 @@ from sqlglot import exp
 from empriv.collecting.engines.engine import DATABASE, INDIVIDUAL
 from empriv.collecting.queries import Query
 from empriv.collecting.sql.aggregates import AGGREGATES, Aggregate, NotDecomposable
-from empriv.collecting.sql.allowlist import follows_from_row
+from empriv.collecting.sql.allowlist import OF_MANY, follows_from_row
 from empriv.collecting.sql.per_person import carry, check_joins, filters_of, plain_form, sources_of_rows
-from empriv.collecting.sql.printing import Node, fill, text
+from empriv.collecting.sql.printing import Node, called, fill, text
 
 _REFUSED = {
     "distinct": "SELECT DISTINCT",
@@ -158,8 +158,7 @@ def replace_calls(tree: Node, calls: list[Call], query: Query) -> Node:
 
     tree = tree.transform(put)
     for node in tree.walk():
-        if isinstance(node, exp.AggFunc):
-            name = text(node).partition("(")[0].lower()
+        if isinstance(node, exp.AggFunc | exp.Anonymous) and (name := called(node)) in OF_MANY:
             instead = f", as {_EXACT[name]} is" if name in _EXACT else ""
             raise NotDecomposable(f"{name} is not an aggregate that can be rewritten{instead}")
         if isinstance(node, exp.Star) or (
@@ -226,10 +225,6 @@ def _call(node: Node) -> Call | None:
     if name != "count":
         # A constant takes the place of a column, with a name and a type of its own.
         columns = [exp.paren(x) if isinstance(x, exp.Literal) else x for x in columns]
-    if aggregate.of is not None:
-        if condition is not None:
-            return None  # a macro of DuckDB's has no FILTER
-        columns = [fill(aggregate.of, x=x) for x in columns]
     if condition is not None:
         columns = [fill("CASE WHEN c THEN x END", c=condition, x=x) for x in columns]
     if len(columns) == 2:

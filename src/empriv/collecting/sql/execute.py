@@ -21,11 +21,11 @@ from empriv.collecting.sql.advice import explained
 from empriv.collecting.sql.aggregates import Facts, NotDecomposable
 from empriv.collecting.sql.decomposing import Decomposition, check_aliases, decompose
 from empriv.collecting.sql.printing import readable
-from empriv.collecting.sql.reruns import Notice, Told, rerun, run_each
+from empriv.collecting.sql.reruns import Notice, rerun
 from empriv.collecting.sql.rewrite import Stages, leave_one_out
 from empriv.collecting.sql.statement import Statement, admit, not_a_number, prepare, survey
 from empriv.errors import QueryError
-from empriv.results import IntArray, Results
+from empriv.results import Results
 
 
 def answered(
@@ -40,7 +40,7 @@ def answered(
     try:
         plan = decompose(query, session.whose)
         check_aliases(query, session.columns)
-        return _run_once(session, plan, show, notice, refuse), True
+        return _run_once(session, plan, refuse), True
     except NotDecomposable as why:
         reason = str(why)
     except FailedOnRows:
@@ -90,14 +90,11 @@ def explain(session: Session | None, query: Query) -> str:
     return str(readable(statement).sql(dialect="duckdb", pretty=True))
 
 
-def _run_once(session: Session, plan: Decomposition, show: bool | None, notice: Notice | None, refuse: bool) -> Results:
-    def run(database: IntArray, individual: IntArray, reason: str) -> list[Told]:
-        return run_each(session, plan.query, database, individual, reason=reason, show=show, notice=notice)
-
+def _run_once(session: Session, plan: Decomposition, refuse: bool) -> Results:
     integers = session.integers
     statement = prepare(session, plan, integers, refuse=refuse)
     size = len(session.individuals) if integers is None else integers.size
-    answers = statement.answers(statement.whole(), size, run)
+    answers = statement.answers(statement.whole(), size)
     # Everyone has an answer where every row is read: then integers need not be looked up.
     individuals = None if integers is not None and plan.reads_all else session.individuals
     results = statement.assembled(answers, individuals=individuals, integers=integers)

@@ -24,12 +24,12 @@ from typing import cast
 from sqlglot import exp
 
 from empriv.collecting.engines.engine import BY_LABEL, DATA, DATABASE, INDIVIDUAL, MASTER, SAMPLES, Integers, in_sample
-from empriv.collecting.sql import value_counts
+from empriv.collecting.sql import quantiles
 from empriv.collecting.sql.aggregates import Builder, Facts
 from empriv.collecting.sql.decomposing import Call, Decomposition, replace_calls
 from empriv.collecting.sql.per_person import PAIR
 from empriv.collecting.sql.printing import Node, fill, in_place_of, query, text
-from empriv.collecting.sql.value_counts import on
+from empriv.collecting.sql.quantiles import on
 
 GROUP, KEY, RESULT = "empriv_group", "empriv_k", "empriv_q"
 _HASHES = ("empriv_x", "empriv_y")
@@ -40,7 +40,7 @@ def leave_one_out(
 ) -> exp.Select:
     """The statement: database, individual, group if any, then empriv_q0, empriv_q1 ...
 
-    ``flagged`` follows if some may be inexact, ``tied`` if which of several values is taken is for the engine to say.
+    ``flagged`` follows if some may be inexact.
 
     An individual is given as a code, or, with ``integers``, as the label less the first of them.
 
@@ -176,7 +176,7 @@ def _written(plan: Decomposition, facts: Facts, integers: Integers | None, *, ag
             exp.alias_(plan.column(PAIR), DATABASE),
             exp.alias_(fill("CASE WHEN FALSE THEN i END", i=plan.column(INDIVIDUAL)), INDIVIDUAL),
         )
-    by_value = builder.distincts or builder.quantiles or builder.entropies or builder.modes
+    by_value = builder.distincts or builder.quantiles
     once = facts.drawn and not again and not (builder.scales or by_value)
     if once:
         carried = (INDIVIDUAL, *_HASHES)
@@ -198,8 +198,6 @@ def _written(plan: Decomposition, facts: Facts, integers: Integers | None, *, ag
         columns.append(exp.alias_(value, f"{RESULT}{number}"))
     if builder.flags:
         columns.append(exp.alias_(exp.or_(*builder.flags), "flagged"))
-    if builder.modes:
-        columns.append(exp.alias_(exp.or_(*(exp.column(f"{name}_tied") for name in builder.modes)), "tied"))
     labels = "empriv_flagged" if again else "empriv_databases"
     parts = tuple(_parts(builder, keys, rows, once=once))
     totals = None
@@ -256,7 +254,7 @@ def _parts(builder: Builder, keys: list[str], rows: exp.Select, *, once: bool) -
         for s, state in builder.additive.items()
     ]
     totals += [f"{side}({m}) AS {m}" for m, (_, side) in builder.extremes.items()]
-    totals += [value_counts.most(name, quantile) for name, quantile in builder.quantiles.items()]
+    totals += [quantiles.most(name, quantile) for name, quantile in builder.quantiles.items()]
     summed = f"SELECT {', '.join(by + totals)} FROM empriv_partials GROUP BY {group}"
     yield "empriv_totals", _with_kept(builder, keys, summed), True
 
@@ -277,13 +275,7 @@ def _parts(builder: Builder, keys: list[str], rows: exp.Select, *, once: bool) -
         sole = f"SELECT {group}, {INDIVIDUAL}, {count} WHERE NOT {INDIVIDUAL} IS NULL GROUP BY {group}, {INDIVIDUAL}"
         yield f"empriv_sole_{name}", query(sole), True
     for name, quantile in builder.quantiles.items():
-        for part, select in value_counts.parts(name, quantile, keys):
-            yield part, select, True
-    for name, x in builder.entropies.items():
-        for part, select in value_counts.entropy_parts(name, x.name, keys):
-            yield part, select, True
-    for name, x in builder.modes.items():
-        for part, select in value_counts.mode_parts(name, x.name, keys):
+        for part, select in quantiles.parts(name, quantile, keys):
             yield part, select, True
 
 
@@ -365,12 +357,8 @@ def _without(
         everyone.append(f"COALESCE({every}.n, 0) AS {name}")
         each.append(f"COALESCE({every}.n, 0) - COALESCE({sole}.n, 0) AS {name}")
     for columns, tables, is_each in ((everyone, of_everyone, False), (each, of_each, True)):
-        found = [
-            value_counts.joined(name, quantile, keys, each=is_each) for name, quantile in builder.quantiles.items()
-        ]
-        found += [value_counts.entropy_joined(name, keys, each=is_each) for name in builder.entropies]
-        found += [value_counts.mode_joined(name, keys, each=is_each) for name in builder.modes]
-        for own, joins in found:
+        for name, quantile in builder.quantiles.items():
+            own, joins = quantiles.joined(name, quantile, keys, each=is_each)
             columns += own
             tables += [f"LEFT JOIN {table} ON {condition}" for table, condition in joins]
     total = query(f"SELECT {', '.join(everyone)} FROM {' '.join(of_everyone)}")

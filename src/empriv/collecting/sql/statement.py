@@ -5,8 +5,7 @@
 3. **Prepare** the tables that the statement reads: labels of individuals, and groups.
 4. **Write** the statement, in one piece or in steps whose tables are kept (`rewrite` does that).
 5. **Ask** for results as doubles, and refuse those that a double cannot hold.
-6. **Look again** at what is flagged: computed once more, from the rows that are left. **Run** the query where only
-   the engine can say which of several values it takes.
+6. **Look again** at what is flagged: computed once more, from the rows that are left.
 
 `answered` fetches everybody's results at once, `stream` those of some individuals at a time; on a cluster they stay
 in tables of the engine (`Statement.entries`).
@@ -15,7 +14,7 @@ in tables of the engine (`Statement.entries`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -45,13 +44,10 @@ from empriv.collecting.sql.allowlist import check, check_tables, check_tables_of
 from empriv.collecting.sql.decomposing import Decomposition, decompose
 from empriv.collecting.sql.per_person import PAIR
 from empriv.collecting.sql.printing import fill, text
-from empriv.collecting.sql.reruns import BEYOND, LARGEST_EXACT, Told
+from empriv.collecting.sql.reruns import BEYOND, LARGEST_EXACT
 from empriv.collecting.sql.rewrite import GROUP, KEY, RESULT, Stages, instead_of_data, leave_one_out, passes, stages
 from empriv.errors import QueryError
-from empriv.results import IntArray, Outcome, Results
-
-_TIED = "several values are the most frequent"
-RunEach = Callable[[IntArray, IntArray, str], list[Told]]
+from empriv.results import IntArray, Results
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,11 +83,8 @@ class Statement:
         """The same in steps that read the rows anew, where possible; ``only`` is on ``r.empriv_individual``."""
         return passes(self.plan, self.facts, integers=self.integers, only=only)
 
-    def answers(self, statement: exp.Select, size: int, run: RunEach | None = None) -> Answers:
-        """What a statement answers with everyone, and about individuals at positions below ``size``.
-
-        ``run`` runs the query itself, on databases and without individuals (-1: with everyone) at these positions.
-        """
+    def answers(self, statement: exp.Select, size: int) -> Answers:
+        """What a statement answers with everyone, and about individuals at positions below ``size``."""
         n, query = len(self.session.databases), self.plan.query
         columns = self.session.fetch(_as_numbers(self.session, statement, query, (n, size)))
         if self.refuse:
@@ -103,7 +96,6 @@ class Statement:
             tuple(answer(columns[f"{RESULT}{number}"]) for number in range(len(query.items))),
         )
         self._look_again(answers, columns)
-        self._settle(answers, columns, run)
         return answers
 
     def assembled(
@@ -142,8 +134,6 @@ class Statement:
         each = _as_numbers(session, steps.each, self.plan.query, None)
         columns = {column.alias_or_name for column in each.expressions}
         session.store("empriv_each", each)
-        if "tied" in columns and _count(session, "COUNT(CASE WHEN tied THEN 1 END)", "empriv_each"):
-            raise NotDecomposable(_TIED)
         if "beyond" in columns:
             _refuse_beyond(session.fetch(exp.select("COALESCE(BOOL_OR(beyond), FALSE) AS beyond").from_("empriv_each")))
         if "flagged" in columns:
@@ -172,24 +162,6 @@ class Statement:
         if self.plan.reads_all:
             return 0
         return count_individuals(self.session) - _count(self.session, f"COUNT(DISTINCT {INDIVIDUAL})", "empriv_each")
-
-    def _settle(self, answers: Answers, columns: Mapping[str, Column], run: RunEach | None) -> None:
-        """Run the query where values are tied, in place."""
-        places = np.flatnonzero(columns["tied"].values) if "tied" in columns else np.zeros(0, np.int64)
-        if not len(places):
-            return
-        if run is None or self.plan.query.groups:
-            raise NotDecomposable(_TIED)
-        individual, database = np.divmod(answers.pair[places].astype(np.int64), answers.n_databases)
-        order = np.lexsort((individual, database))
-        places, individual, database = places[order], individual[order], database[order]
-        if self.integers is not None and (individual >= 0).any():
-            labels = np.where(individual < 0, 0, individual + self.integers.first)
-            individual = np.where(individual < 0, -1, np.searchsorted(self.session.individuals, labels))
-        told = run(database, individual, _TIED)
-        for item, (values, codes) in enumerate(answers.items):
-            said = [(math.nan, Outcome.ERROR) if answer is None else answer[()][item] for answer in told]
-            values[places], codes[places] = np.array(said).T
 
     def _again(self) -> exp.Select:
         """The statement over the rows that are left for each pair in ``empriv_flagged``."""
@@ -372,7 +344,7 @@ def _as_numbers(session: Session, statement: exp.Select, query: Query, pairs: tu
     if pairs is not None:
         width = "INTEGER" if pairs[0] * pairs[1] < 2**31 else "BIGINT"
         outer = exp.select(f"CAST({INDIVIDUAL} AS {width}) * {pairs[0]} + {DATABASE} AS {PAIR}")
-        outer = outer.select(*(name for name in types if name in (GROUP, "flagged", "tied")))
+        outer = outer.select(*(name for name in types if name in (GROUP, "flagged")))
     beyond = []
     for number, name in enumerate(name for name in types if name.startswith(RESULT)):
         kind, value = types[name].kind, exp.column(name)
