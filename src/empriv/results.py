@@ -107,8 +107,8 @@ class Results:
     entry_outcomes : int8 array, shaped like ``entry_q``
     components : names of a vector query's components, or None for a scalar query
     draws : number of draws per database of a randomised query, or None for a deterministic one
-    made_from : the answers that these were computed from, number by number, on the same databases and with the same
-        entries: they tell at least as much. None if these are the first.
+    postprocessed_from : the answers that these were computed from, number by number, on the same databases and with
+        the same entries: they tell at least as much. None if these are the first.
     ordered : False says that the databases have no order, whatever their labels look like
     cells : where each component stands in a table, for a query with GROUP BY; None if nothing was grouped
     rows : sketches of the rows of each database, by which a ledger knows them again; None if nobody made them
@@ -131,7 +131,7 @@ class Results:
     entry_outcomes: npt.NDArray[np.int8]
     components: tuple[str, ...] | None = None
     draws: int | None = None
-    made_from: Results | None = None
+    postprocessed_from: Results | None = None
     ordered: bool = True
     cells: tuple[Cell, ...] | None = None
     rows: RowSketches | None = field(default=None, repr=False)
@@ -169,8 +169,10 @@ class Results:
             raise InputError(f"`cells` must be one for each component, got {len(self.cells)}.")
         if self.rows is not None and len(self.rows) != n:
             raise InputError(f"`rows` must be sketches of {n} databases, got {len(self.rows)}.")
-        if self.made_from is not None and not self._fits(self.made_from):
-            raise InputError("`made_from` must have the same databases, entries and numbers as what is made from it.")
+        if self.postprocessed_from is not None and not self._fits(self.postprocessed_from):
+            raise InputError(
+                "`postprocessed_from` must have the same databases, entries and numbers as what is made from it."
+            )
 
     def _fits(self, other: Results) -> bool:
         return (
@@ -298,30 +300,36 @@ class Results:
         if self.components is None or name not in self.components:
             names = ", ".join(self.components or ())
             raise InputError(f"`name` must be one of the components ({names}), got {name!r}.")
-        c, source = self.components.index(name), self.made_from
+        c = self.components.index(name)
         return self._with_answers(
             lambda values: np.ascontiguousarray(values[..., c]),
             components=None,
             cells=None,
-            made_from=None if source is None else source.component((source.components or ())[c]),
+            postprocessed_from=self._before(lambda one: one.component((one.components or ())[c])),
         )
 
     def select(self, names: Sequence[str]) -> Results:
         """Some components of a vector query, as results of a vector query."""
-        mine, source = self.components or (), self.made_from
+        mine = self.components or ()
         if not names or not set(names) <= set(mine):
             raise InputError(f"`names` must be some of the {len(mine):,} components.")
         chosen = [mine.index(name) for name in names]
         return self._with_answers(
             lambda values: values[..., chosen],
             components=tuple(names),
-            made_from=None if source is None else source.select([(source.components or ())[c] for c in chosen]),
+            postprocessed_from=self._before(
+                lambda before: before.select([(before.components or ())[c] for c in chosen])
+            ),
             cells=None if self.cells is None else tuple(self.cells[c] for c in chosen),
         )
 
     def _with_answers(self, change: Callable[[npt.NDArray[Any]], npt.NDArray[Any]], **facts: Any) -> Results:
         """The results with each of the four arrays of answers changed in the same way."""
         return replace(self, **facts, **{name: change(getattr(self, name)) for name in _ANSWERS})  # type: ignore[arg-type]
+
+    def _before(self, change: Callable[[Results], Results]) -> Results | None:
+        """What these were computed from, changed in the same way."""
+        return None if self.postprocessed_from is None else change(self.postprocessed_from)
 
     def with_components(self, names: Sequence[str], cells: tuple[Cell, ...] | None) -> Results:
         """The results as those of a table with these cells, in their order: a cell that is not here is NULL.
@@ -341,7 +349,7 @@ class Results:
         return self._with_answers(
             widened,
             components=tuple(names),
-            made_from=None if self.made_from is None else self.made_from.with_components(names, cells),
+            postprocessed_from=self._before(lambda one: one.with_components(names, cells)),
             cells=cells,
         )
 
@@ -363,7 +371,7 @@ class Results:
             entry_database=place[self.entry_database[kept]],
             entry_q=self.entry_q[kept],
             entry_outcomes=self.entry_outcomes[kept],
-            made_from=None if self.made_from is None else self.made_from.on_databases(databases),
+            postprocessed_from=self._before(lambda one: one.on_databases(databases)),
             rows=None if self.rows is None else self.rows.on_databases(databases),
         )
 
@@ -379,7 +387,7 @@ class Results:
             entry_database=self.entry_database[entry],
             entry_q=self.entry_q[entry],
             entry_outcomes=self.entry_outcomes[entry],
-            made_from=None if self.made_from is None else self.made_from.of_individuals(rows),
+            postprocessed_from=self._before(lambda one: one.of_individuals(rows)),
         )
 
     def with_databases(self, more: Results) -> Results:
@@ -423,9 +431,9 @@ class Results:
             entry_database=database[entries].astype(np.int32),
             entry_q=joined("entry_q", entries),
             entry_outcomes=joined("entry_outcomes", entries),
-            made_from=None
-            if self.made_from is None or more.made_from is None
-            else self.made_from.with_databases(more.made_from),
+            postprocessed_from=None
+            if self.postprocessed_from is None or more.postprocessed_from is None
+            else self.postprocessed_from.with_databases(more.postprocessed_from),
             rows=None if self.rows is None else self.rows.with_databases(more.rows, order),
             verified=_verified_together((self, more), sum_of_databases=True),
         )
@@ -445,7 +453,7 @@ class Results:
         entry_q, entry_outcomes = summed(part.entry_q, part.entry_outcomes)
         return replace(
             part, q=q, outcomes=outcomes, entry_q=entry_q, entry_outcomes=entry_outcomes, components=None, cells=None,
-            made_from=None,
+            postprocessed_from=None,
         )  # fmt: skip
 
     @staticmethod
@@ -488,7 +496,7 @@ class Results:
                 ]
             ),
             draws=draws,
-            made_from=_stacked_sources(parts),
+            postprocessed_from=_stacked_sources(parts),
             ordered=first.ordered,
             cells=_stacked_cells(parts),
             rows=first.rows,
@@ -521,17 +529,17 @@ class Results:
             arrays |= sketches
         sources = list(self._sources())
         if sources:
-            facts["made_from"] = [{"components": part.components, "draws": part.draws} for part in sources]
+            facts["postprocessed_from"] = [{"components": part.components, "draws": part.draws} for part in sources]
         for k, part in enumerate(sources):
-            arrays.update({f"made_from_{k}_{name}": getattr(part, name) for name in _ANSWERS})
+            arrays.update({f"postprocessed_from_{k}_{name}": getattr(part, name) for name in _ANSWERS})
         return facts, arrays
 
     def _sources(self) -> Iterator[Results]:
         """What these were made from, what that was made from, and so on."""
-        source = self.made_from
+        source = self.postprocessed_from
         while source is not None:
             yield source
-            source = source.made_from
+            source = source.postprocessed_from
 
     @staticmethod
     def from_parts(meta: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> Results:
@@ -539,16 +547,16 @@ class Results:
         try:
             results: Results | None = None
             # Files of earlier versions do not say what answers were made from.
-            listed = list(enumerate(meta.get("made_from", [])))[:MOST_SOURCES]
+            listed = list(enumerate(meta.get("postprocessed_from", [])))[:MOST_SOURCES]
             for k, facts in reversed(listed):
-                answers = {name: arrays[f"made_from_{k}_{name}"] for name in _ANSWERS}
+                answers = {name: arrays[f"postprocessed_from_{k}_{name}"] for name in _ANSWERS}
                 results = _results_of(facts, {**arrays, **answers}, results)
             return _results_of(meta, arrays, results)
         except WRONG_FACTS as error:  # InputError is a ValueError
             raise FileFormatError("The file is damaged: its arrays do not fit together.") from error
 
 
-def _results_of(meta: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]], made_from: Results | None) -> Results:
+def _results_of(meta: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]], before: Results | None) -> Results:
     components, draws = meta["components"], meta["draws"]
     if components is not None and not (isinstance(components, list) and all(map(_is_text, components))):
         raise TypeError("components")
@@ -562,7 +570,7 @@ def _results_of(meta: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]],
         **{name: arrays[name] for name in _ARRAYS},
         components=None if components is None else tuple(components),
         draws=draws,
-        made_from=made_from,
+        postprocessed_from=before,
         ordered=ordered,
         cells=None if cells is None else tuple(map(_cell_of, cells)),
         rows=RowSketches.from_parts(meta.get("rows"), arrays),
@@ -616,9 +624,9 @@ def _stacked_cells(parts: Mapping[str, Results]) -> tuple[Cell, ...] | None:
 
 def _stacked_sources(parts: Mapping[str, Results]) -> Results | None:
     """What several results were made from, together: a part that was made from nothing else stands for itself."""
-    if all(part.made_from is None for part in parts.values()):
+    if all(part.postprocessed_from is None for part in parts.values()):
         return None
-    return Results.stack({name: part.made_from or part for name, part in parts.items()})
+    return Results.stack({name: part.postprocessed_from or part for name, part in parts.items()})
 
 
 _ANSWERS = ("q", "outcomes", "entry_q", "entry_outcomes")

@@ -256,7 +256,7 @@ def test_what_is_refused(data: empriv.Databases) -> None:
 
 
 @pytest.mark.slow
-def test_what_is_made_from_answers_is_never_said_to_tell_more(data: empriv.Databases) -> None:
+def test_what_is_postprocessed_from_answers_is_never_said_to_tell_more(data: empriv.Databases) -> None:
     raw = protocols.plain("sum(amount)")
     coarse = protocols.rounded(raw, to=10)
     noisy = protocols.laplace(coarse, sensitivity=1, epsilon=1)

@@ -292,7 +292,7 @@ def test_rounded_at_random(frame: pd.DataFrame) -> None:
     assert np.abs(results.q - plain.q[:, None]).max() < 10
     np.testing.assert_allclose(results.q.mean(axis=1), plain.q, atol=0.5)
     assert np.abs(protocols.rounded(TOTAL, to=10).collect(data).q - plain.q).max() > 0.5
-    assert results.made_from is not None
+    assert results.postprocessed_from is not None
     # it tells no more than what it was made from
     few = protocols.rounded(TOTAL, to=10, at_random=True).collect(data, draws=4)
     assert (empriv.measure(few).delta_i(0.1) <= empriv.measure(plain).delta_i(0.1) + 1e-12).all()

@@ -84,7 +84,7 @@ class Composition:
         laws = {**self.laws, **(own or {})}
         noisy = with_noise(self.results, laws, draws=draws, rng=np.random.default_rng(_SEED))
         # What all numbers would tell without any noise is seldom less, and takes as long to measure again.
-        return replace(noisy, made_from=None)
+        return replace(noisy, postprocessed_from=None)
 
     def measured(self, own: Mapping[str, Law] | None = None, *, density: Density | None = None) -> TableRisk:
         """The risk of all numbers together, as cells of one table: what was released before is known to its noise."""

@@ -172,7 +172,7 @@ def measured_results(results: Results, said: Said, options: ChunkOptions) -> tup
         assert said.known is not None
         return known_values(said.known, None, databases=databases)
 
-    if results.made_from is not None:
+    if results.postprocessed_from is not None:
         raise InputError(_refusal("in_chunks", "the results were made from others by Python code"))
     if said.known is not None and not isinstance(said.known, Given):
         raise InputError(_refusal("in_chunks", _needs_everybody(said)))

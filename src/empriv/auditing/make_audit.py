@@ -45,7 +45,7 @@ from empriv.scale.totalled_risk import TotalledRisk
 if TYPE_CHECKING:
     from empriv.collecting import Databases, Engine
     from empriv.collecting.functions.frames import FrameKind
-    from empriv.collecting.run_query import Asked, Run
+    from empriv.collecting.run_query import QueryLike, Run
 
 DEFAULT_EPSILONS = (0.05, 0.1, 0.2)
 _DAMAGED = "The file is damaged: its facts about the audit are not what empriv writes."
@@ -53,7 +53,7 @@ _DAMAGED = "The file is damaged: its facts about the audit are not what empriv w
 
 def audit(
     data: Databases | Results,
-    query: Asked | None = None,
+    query: QueryLike | None = None,
     *,
     epsilon: Iterable[float] | float = DEFAULT_EPSILONS,
     density: Density | None = None,

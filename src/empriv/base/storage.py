@@ -55,7 +55,7 @@ _TOTALS: dict[str, np.dtype[Any] | None] = {
 MOST_SOURCES = 10
 """How many answers a file holds that others were made from, one from another."""
 _SOURCES = {
-    f"made_from_{k}_{name}": _RESULTS[name]
+    f"postprocessed_from_{k}_{name}": _RESULTS[name]
     for k in range(MOST_SOURCES)
     for name in ("q", "outcomes", "entry_q", "entry_outcomes")
 }

@@ -151,7 +151,7 @@ def apply_post(results: Results, post: Callable[[Any], Any]) -> Results:
     entry_q, entry_codes = _posted(results.entry_q, results.entry_outcomes, post)
     return Results(
         q, codes, results.databases, results.individuals, results.starts, results.entry_database, entry_q, entry_codes,
-        results.components, results.draws, made_from=results, cells=results.cells, verified=results.verified,
+        results.components, results.draws, postprocessed_from=results, cells=results.cells, verified=results.verified,
     )  # fmt: skip
 
 

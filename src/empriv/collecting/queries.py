@@ -227,9 +227,9 @@ def _write_out_macros(select: exp.Expr) -> None:
     """Write out what DuckDB has macros for: count_if(x), NULL where no x is true or false, and geomean(x)."""
     for node in list(select.find_all(exp.CountIf)):
         node.replace(exp.Sum(this=fill("CASE WHEN c THEN 1 WHEN NOT c THEN 0 END", c=node.this)))
-    for node in list(select.find_all(exp.Anonymous)):
-        if node.name.lower() in ("geomean", "geometric_mean") and len(node.expressions) == 1:
-            node.replace(fill("EXP(AVG(LN(x)))", x=node.expressions[0]))
+    for call in list(select.find_all(exp.Anonymous)):
+        if call.name.lower() in ("geomean", "geometric_mean") and len(call.expressions) == 1:
+            call.replace(fill("EXP(AVG(LN(x)))", x=call.expressions[0]))
 
 
 def _safe(tree: exp.Expr) -> exp.Expression:

@@ -111,14 +111,14 @@ class Run:
         return DuckDBEngine(**limits)
 
 
-SingleAsked: TypeAlias = str | Callable[..., Any] | Query
-Asked: TypeAlias = SingleAsked | Sequence[SingleAsked]
+SingleQuery: TypeAlias = str | Callable[..., Any] | Query
+QueryLike: TypeAlias = SingleQuery | Sequence[SingleQuery]
 """What `collect` and `audit` take as a query: one, or several that are released together."""
 
 
 def collect(
     data: Databases,
-    query: Asked,
+    query: QueryLike,
     *,
     draws: int | None = None,
     rng: int = 0,
@@ -165,7 +165,7 @@ def collect(
     return run_query(data, query, run, post=post)
 
 
-def run_query(data: Databases, query: Asked, run: Run, *, post: Callable[[Any], Any] | None = None) -> Results:
+def run_query(data: Databases, query: QueryLike, run: Run, *, post: Callable[[Any], Any] | None = None) -> Results:
     """`collect`, with the options of the run together."""
     if not isinstance(data, Databases):
         raise InputError(
@@ -236,7 +236,7 @@ def _check_arguments(function: Callable[..., Any], draws: int | None) -> None:
 
 
 def _run_several(
-    data: Databases, questions: Sequence[SingleAsked], run: Run, post: Callable[[Any], Any] | None
+    data: Databases, questions: Sequence[SingleQuery], run: Run, post: Callable[[Any], Any] | None
 ) -> Results:
     """Results of several queries on the same databases, stacked."""
     if not questions:
@@ -268,7 +268,7 @@ def _seed_of(seed: int, place: int) -> int:
 
 def explain(
     data: Databases | None,
-    query: SingleAsked,
+    query: SingleQuery,
     *,
     engine: Engine | None = None,
     memory_limit: str | None = None,

@@ -43,12 +43,12 @@ class AnyRisk(ABC):
     Attributes
     ----------
     results : what was measured
-    made_from : the risk of the answers that these were computed from, which tell at least as much; None if there are
-        none. Figures are never above its figures.
+    postprocessed_from : the risk of the answers that these were computed from, which tell at least as much; None if
+        there are none. Figures are never above its figures.
     """
 
     results: Results
-    made_from: AnyRisk | None = None
+    postprocessed_from: AnyRisk | None = None
 
     @abstractmethod
     def curves(self, epsilons: FloatArray) -> FloatArray:
@@ -92,8 +92,8 @@ class AnyRisk(ABC):
         if known is None:
             rising, back = np.unique(grid.ravel(), return_inverse=True)
             known = self.curves(rising)
-            if self.made_from is not None:  # whatever the estimates say: no function or noise adds to what is told
-                known = np.minimum(known, self.made_from.delta_i(rising))
+            if self.postprocessed_from is not None:  # whatever the estimates say: no function adds to what is told
+                known = np.minimum(known, self.postprocessed_from.delta_i(rising))
             known = known if np.array_equal(rising, grid.ravel()) else known[:, back]
             while kept and sum(map(np.size, kept.values())) + known.size > _KEPT:
                 del kept[next(iter(kept))]
@@ -136,11 +136,19 @@ class AnyRisk(ABC):
     def epsilon_i(self, delta: float = 0.0) -> FloatArray:
         """Smallest epsilon at which each individual's delta_i is at most ``delta``; inf where none is."""
         smallest = self.own_epsilon_i(delta)
-        return smallest if self.made_from is None else np.minimum(smallest, self.made_from.epsilon_i(delta))
+        return (
+            smallest
+            if self.postprocessed_from is None
+            else np.minimum(smallest, self.postprocessed_from.epsilon_i(delta))
+        )
 
     def epsilon(self, delta: float = 0.0) -> float:
         """Smallest epsilon at which every delta_i is at most ``delta``; inf where none is."""
-        return self.own_epsilon(delta) if self.made_from is None else float(self.epsilon_i(delta).max(initial=0.0))
+        return (
+            self.own_epsilon(delta)
+            if self.postprocessed_from is None
+            else float(self.epsilon_i(delta).max(initial=0.0))
+        )
 
     def own_epsilon_i(self, delta: float) -> FloatArray:
         """`epsilon_i`, whatever the answers were made from.

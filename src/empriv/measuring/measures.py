@@ -88,9 +88,9 @@ def measure(
     if results.components is not None:
         return _several_numbers(results, density)
     risk = measure_line(results, density)
-    if results.made_from is None or is_literal(density):
+    if results.postprocessed_from is None or is_literal(density):
         return risk
-    return replace(risk, made_from=measure(results.made_from, density=density))
+    return replace(risk, postprocessed_from=measure(results.postprocessed_from, density=density))
 
 
 def measure_known(
@@ -113,6 +113,6 @@ def measure_known(
 def _several_numbers(results: Results, density: Density) -> TableRisk:
     table = measure_table(results, density=density)
     # A stated bandwidth is in the unit of the answers, which those that they were made from need not share.
-    if results.made_from is None or is_literal(density):
+    if results.postprocessed_from is None or is_literal(density):
         return table
-    return replace(table, made_from=_several_numbers(results.made_from, density))
+    return replace(table, postprocessed_from=_several_numbers(results.postprocessed_from, density))

@@ -149,5 +149,11 @@ def with_noise(results: Results, laws: Mapping[str, Law] | Law, *, draws: int, r
     q, outcomes = noisy(results.q, results.outcomes, noise)
     entry_q, entry_outcomes = noisy(results.entry_q, results.entry_outcomes, noise[results.entry_database])
     return replace(
-        results, q=q, outcomes=outcomes, entry_q=entry_q, entry_outcomes=entry_outcomes, draws=many, made_from=results
+        results,
+        q=q,
+        outcomes=outcomes,
+        entry_q=entry_q,
+        entry_outcomes=entry_outcomes,
+        draws=many,
+        postprocessed_from=results,
     )

@@ -244,5 +244,5 @@ def with_hidden(results: Results, hidden: npt.NDArray[np.bool_], entry_hidden: n
         outcomes=np.where(hidden, np.int8(Outcome.NULL), results.outcomes),
         entry_q=np.where(entry_hidden, np.nan, results.entry_q),
         entry_outcomes=np.where(entry_hidden, np.int8(Outcome.NULL), results.entry_outcomes),
-        made_from=None,
+        postprocessed_from=None,
     )

@@ -205,4 +205,4 @@ def _made(step: AnswerStep, before: Results, after: Results) -> Results:
         before.entry_database, after.entry_database
     )
     kept = by_number and same_entries and before.components == after.components
-    return replace(after, made_from=before if kept else None)
+    return replace(after, postprocessed_from=before if kept else None)

@@ -53,10 +53,10 @@ def _up(number: float) -> float:
     return math.nextafter(number, math.inf)
 
 
-Asked = str | Callable[..., Any] | Query | Protocol | Sequence[str | Callable[..., Any] | Query]
+QueryOrProtocol = str | Callable[..., Any] | Query | Protocol | Sequence[str | Callable[..., Any] | Query]
 
 
-def plain(query: Asked, *, randomised: bool | None = None) -> Protocol:
+def plain(query: QueryOrProtocol, *, randomised: bool | None = None) -> Protocol:
     """The query and nothing else.
 
     Parameters
@@ -87,7 +87,7 @@ def plain(query: Asked, *, randomised: bool | None = None) -> Protocol:
     return Protocol(query, random_query=function is not None and _draws(function, randomised))
 
 
-def rounded(query: Asked, *, to: float, at_random: bool = False) -> Protocol:
+def rounded(query: QueryOrProtocol, *, to: float, at_random: bool = False) -> Protocol:
     """Round answers to the nearest multiple of ``to``; halves go to the even multiple.
 
     Parameters
@@ -106,7 +106,7 @@ def rounded(query: Asked, *, to: float, at_random: bool = False) -> Protocol:
     return plain(query).then(Rounded(positive_number("to", to), at_random))
 
 
-def winsorised(query: Asked, column: str, *, lower: float, upper: float) -> Protocol:
+def winsorised(query: QueryOrProtocol, column: str, *, lower: float, upper: float) -> Protocol:
     """Values of a column below ``lower`` become ``lower``, those above ``upper`` become ``upper``.
 
     The limits must be fixed numbers. Quantiles of the data will not do: they depend on every individual themselves.
@@ -122,7 +122,7 @@ def winsorised(query: Asked, column: str, *, lower: float, upper: float) -> Prot
     return plain(query).then(Clipped(_column(column), low, high))
 
 
-def top_coded(query: Asked, column: str, *, at: float) -> Protocol:
+def top_coded(query: QueryOrProtocol, column: str, *, at: float) -> Protocol:
     """Values of a column above ``at`` become ``at``.
 
     Examples
@@ -133,7 +133,7 @@ def top_coded(query: Asked, column: str, *, at: float) -> Protocol:
     return plain(query).then(Clipped(_column(column), None, finite_number("at", at)))
 
 
-def cap_people(query: Asked, *, at: float) -> Protocol:
+def cap_people(query: QueryOrProtocol, *, at: float) -> Protocol:
     """What each person adds to a sum or a count is kept between ``-at`` and ``at``, per person and database.
 
     So nobody moves a sum or a count by more than ``at``, seen or not: `Protocol.reach` says so, and
@@ -154,7 +154,7 @@ def cap_people(query: Asked, *, at: float) -> Protocol:
     return plain(query).then(CappedPeople(positive_number("at", at)))
 
 
-def suppressed(query: Asked, *, fewer_than: int) -> Protocol:
+def suppressed(query: QueryOrProtocol, *, fewer_than: int) -> Protocol:
     """No answer (NULL) if the query reads fewer rows than this; with GROUP BY, for each group.
 
     Examples
@@ -165,7 +165,7 @@ def suppressed(query: Asked, *, fewer_than: int) -> Protocol:
     return plain(query).then(TooFew(whole_number("fewer_than", fewer_than, least=1), "rows"))
 
 
-def k_threshold(query: Asked, *, k: int) -> Protocol:
+def k_threshold(query: QueryOrProtocol, *, k: int) -> Protocol:
     """No answer (NULL) if the query reads rows of fewer than ``k`` individuals; with GROUP BY, for each group.
 
     Examples
@@ -176,7 +176,7 @@ def k_threshold(query: Asked, *, k: int) -> Protocol:
     return plain(query).then(TooFew(whole_number("k", k, least=1), "individuals"))
 
 
-def dominance(query: Asked, *, share: float, top: int = 1, column: str | None = None) -> Protocol:
+def dominance(query: QueryOrProtocol, *, share: float, top: int = 1, column: str | None = None) -> Protocol:
     """No answer (NULL) in a cell of which ``top`` individuals make up more than ``share``; with GROUP BY, by group.
 
     Parameters
@@ -197,7 +197,7 @@ def dominance(query: Asked, *, share: float, top: int = 1, column: str | None = 
     return plain(query).then(step)
 
 
-def hidden(query: Asked, cells: Collection[str]) -> Protocol:
+def hidden(query: QueryOrProtocol, cells: Collection[str]) -> Protocol:
     """Cells of a table that are always hidden (NULL), by name. `complementary` hides what would give them away.
 
     Examples
@@ -208,7 +208,7 @@ def hidden(query: Asked, cells: Collection[str]) -> Protocol:
     return plain(query).then(NamedCells(_cells("cells", cells)))
 
 
-def complementary(query: Asked, *, keep: Collection[str] = ()) -> Protocol:
+def complementary(query: QueryOrProtocol, *, keep: Collection[str] = ()) -> Protocol:
     """Hide further cells of a table, so that no cell that is hidden before follows from the published ones.
 
     How cells add up is found from the table itself: see `check_hidden`. Of two choices the one with fewer cells is
@@ -229,7 +229,7 @@ def complementary(query: Asked, *, keep: Collection[str] = ()) -> Protocol:
     return plain(query).then(Complementary(_cells("keep", keep)))
 
 
-def cell_noise(query: Asked, *, scale: float | Mapping[str, float], law: NoiseLaw = "laplace") -> Protocol:
+def cell_noise(query: QueryOrProtocol, *, scale: float | Mapping[str, float], law: NoiseLaw = "laplace") -> Protocol:
     """Noise on each cell, of a scale that you state; it promises nothing by itself.
 
     Parameters
@@ -254,7 +254,7 @@ def cell_noise(query: Asked, *, scale: float | Mapping[str, float], law: NoiseLa
     return plain(query).then(Added(law, scales, "seeded", ""))
 
 
-def laplace(query: Asked, *, sensitivity: float, epsilon: float, sampler: Sampler = "seeded") -> Protocol:
+def laplace(query: QueryOrProtocol, *, sensitivity: float, epsilon: float, sampler: Sampler = "seeded") -> Protocol:
     """The classical Laplace mechanism on the answer.
 
     Parameters
@@ -276,7 +276,7 @@ def laplace(query: Asked, *, sensitivity: float, epsilon: float, sampler: Sample
 
 
 def gaussian(
-    query: Asked, *, sensitivity: float, epsilon: float, delta: float, sampler: Sampler = "seeded"
+    query: QueryOrProtocol, *, sensitivity: float, epsilon: float, delta: float, sampler: Sampler = "seeded"
 ) -> Protocol:
     """The classical Gaussian mechanism on the answer, with the smallest scale that suffices (Balle and Wang, 2018).
 
@@ -297,7 +297,7 @@ def gaussian(
     return plain(query).then(_added("gaussian", gaussian_scale(size, epsilon, delta), sampler, reason))
 
 
-def noised(query: Asked, noise: Noise | TableNoise) -> Protocol:
+def noised(query: QueryOrProtocol, noise: Noise | TableNoise) -> Protocol:
     """Answers rounded and given noise as by `Noise.release`, but with pseudo-random draws.
 
     Examples
@@ -314,7 +314,7 @@ def noised(query: Asked, noise: Noise | TableNoise) -> Protocol:
     return plain(query).then(Designed(noise))
 
 
-def passed(query: Asked, function: Callable[..., Any], *, randomised: bool | None = None) -> Protocol:
+def passed(query: QueryOrProtocol, function: Callable[..., Any], *, randomised: bool | None = None) -> Protocol:
     """Answers passed through any function: post-processing, or a black box.
 
     Parameters

@@ -115,5 +115,5 @@ def _merged(results: Results, first: int, second: int) -> Results:
     entry_q, entry_outcomes = added(results.entry_q, results.entry_outcomes)
     return replace(
         results, q=q, outcomes=outcomes, entry_q=entry_q, entry_outcomes=entry_outcomes,
-        components=tuple((results.components or ())[c] for c in kept), cells=None, made_from=None,
+        components=tuple((results.components or ())[c] for c in kept), cells=None, postprocessed_from=None,
     )  # fmt: skip

@@ -12,7 +12,6 @@ import decimal
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -149,8 +148,17 @@ def _pandas_column(column: npt.NDArray[Any], pandas: Any) -> Any:
 
 def frame_package(kind: FrameKind) -> Any:
     """The package that makes such frames."""
-    name = "pyarrow" if kind == "arrow" else kind
     try:
-        return import_module(name)
-    except ImportError:
-        raise InputError(f"`frame` must be of an installed package, got {kind!r}. Hint: pip install {name}.") from None
+        if kind == "pandas":
+            import pandas
+
+            return pandas
+        if kind == "polars":
+            import polars
+
+            return polars
+        import pyarrow
+    except ImportError as error:
+        hint = f"Hint: pip install {error.name or kind}."
+        raise InputError(f"`frame` must be of an installed package, got {kind!r}. {hint}") from None
+    return pyarrow

@@ -16,7 +16,7 @@ from empriv.collecting.engines.engine import DATABASE, INDIVIDUAL
 from empriv.collecting.queries import Query
 from empriv.collecting.sql.aggregates import AGGREGATES, Aggregate, NotDecomposable
 from empriv.collecting.sql.allowlist import OF_MANY, follows_from_row
-from empriv.collecting.sql.per_person import carry, check_joins, filters_of, plain_form, sources_of_rows
+from empriv.collecting.sql.per_person import check_joins, filters_of, plain_form, propagate_columns, sources_of_rows
 from empriv.collecting.sql.printing import Node, called, fill, text
 
 _REFUSED = {
@@ -68,7 +68,7 @@ class Decomposition:
             if value is not None:
                 scan.set(part, [item.copy() for item in value] if isinstance(value, list) else value.copy())
         if not self.plain:
-            carry(scan, carried)
+            propagate_columns(scan, carried)
         return scan.select(*expressions, copy=False)
 
     @property

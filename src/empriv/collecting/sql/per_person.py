@@ -1,7 +1,7 @@
 """What a query reads of ``data`` person by person: rows that are one person's each, and follow from theirs alone.
 
 `plain_form` writes a query so that this shows; `sources_of_rows` finds what is read, or raises `NotDecomposable`;
-`carry` has it hand on whose rows they are. Tree in, tree out.
+`propagate_columns` has it hand on whose rows they are. Tree in, tree out.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ def _source_of_rows(table: exp.Table, select: exp.Select, whose: Sequence[str]) 
         if holder.args.get("pivots") or not holder.alias:
             raise _INSIDE
         _check_columns(holder)
-        names = _handed_on(inner, source, names)
+        names = _exported_individual(inner, source, names)
         source = holder
     return source, names
 
@@ -280,7 +280,7 @@ def check_joins(select: exp.Select, source: Source) -> None:
             raise NotDecomposable("it has a LEFT JOIN of `data`")
 
 
-def carry(scan: exp.Select, names: Sequence[str]) -> None:
+def propagate_columns(scan: exp.Select, names: Sequence[str]) -> None:
     """Have what a query reads of ``data`` hand on columns of it, and keep rows apart by them; in place.
 
     The first source hands on all of them. Further ones, and filters, hand on which database a row is in, where rows
@@ -289,9 +289,9 @@ def carry(scan: exp.Select, names: Sequence[str]) -> None:
     within = [name for name in names if name in (DATABASE, PAIR)]
     filters = filters_of(scan)
     table, *others = _reads_of_data(scan)
-    first = _carry_from(table, scan, names).alias_or_name
+    first = _propagate_from(table, scan, names).alias_or_name
     for table in others if within else ():
-        source = _carry_from(table, scan, within)
+        source = _propagate_from(table, scan, within)
         join = source.parent
         assert isinstance(join, exp.Join)
         if join.args.get("using"):
@@ -301,7 +301,7 @@ def carry(scan: exp.Select, names: Sequence[str]) -> None:
             join.set("on", exp.and_(join.args["on"], *own))
     for condition in filters if within else ():
         inner = condition.args["query"].this
-        source = _carry_from(_reads_of_data(inner)[0], inner, within)
+        source = _propagate_from(_reads_of_data(inner)[0], inner, within)
         inner.set(
             "expressions", [*(exp.column(name, table=source.alias_or_name) for name in within), *inner.expressions]
         )
@@ -309,7 +309,7 @@ def carry(scan: exp.Select, names: Sequence[str]) -> None:
         condition.set("this", exp.Tuple(expressions=[*whose, condition.this]))
 
 
-def _carry_from(table: exp.Table, scan: exp.Select, names: Sequence[str]) -> Source:
+def _propagate_from(table: exp.Table, scan: exp.Select, names: Sequence[str]) -> Source:
     """Have what is derived from a table hand on columns of it, up to a SELECT; gives what this SELECT reads."""
     source: Source = table
     while (select := _select_of(source)) is not scan:
@@ -339,7 +339,7 @@ def _select_of(source: exp.Expr) -> exp.Select:
     return holder.parent
 
 
-def _handed_on(select: exp.Select, source: Source, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+def _exported_individual(select: exp.Select, source: Source, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
     """Names by which a derived table hands on the individual, None if it does not; refused if it mixes people."""
     check_joins(select, source)
     for item in select.expressions:

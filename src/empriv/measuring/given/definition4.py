@@ -139,9 +139,9 @@ def _to(results: Results, row: int, contribution: FloatArray, density: Density) 
 
 def _plain(results: Results, density: Density) -> Risk:
     risk = measure_line(results, density)
-    if results.made_from is None or is_literal(density):
+    if results.postprocessed_from is None or is_literal(density):
         return risk
-    return replace(risk, made_from=_plain(results.made_from, density))
+    return replace(risk, postprocessed_from=_plain(results.postprocessed_from, density))
 
 
 def _without_entries(results: Results, row: int) -> Results:
@@ -155,7 +155,9 @@ def _without_entries(results: Results, row: int) -> Results:
         entry_database=results.entry_database[kept],
         entry_q=results.entry_q[kept],
         entry_outcomes=results.entry_outcomes[kept],
-        made_from=None if results.made_from is None else _without_entries(results.made_from, row),
+        postprocessed_from=None
+        if results.postprocessed_from is None
+        else _without_entries(results.postprocessed_from, row),
     )
 
 

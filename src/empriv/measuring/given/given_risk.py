@@ -187,9 +187,11 @@ class GivenRisk(Risk):
         """The same knowledge for some of so many ``people``, with results with everyone that are the same."""
         left = self.left.of_people(results)
         risk = _given(left, self.given, self.steps, self.recipe, self.quantities, results, people=people)
-        if results.made_from is None or not isinstance(self.made_from, GivenRisk):
+        if results.postprocessed_from is None or not isinstance(self.postprocessed_from, GivenRisk):
             return risk
-        return replace(risk, made_from=self.made_from.of_people(results.made_from, people=people))
+        return replace(
+            risk, postprocessed_from=self.postprocessed_from.of_people(results.postprocessed_from, people=people)
+        )
 
     def without_logarithm(self) -> GivenRisk:
         """The same knowledge taken out of the results themselves, for noise that is added to them: their spread is
@@ -287,13 +289,13 @@ def measure_given(
     else:
         left = regress_out(results, terms, order=order, previous=given.previous)
     risk = _given(left, given, steps, recipe, quantities, results)
-    source = results.made_from
+    source = results.postprocessed_from
     if source is None or is_literal(recipe):
         return risk
     # Of the answers that these were made from, to a reader who knows the same.
     logarithm = left.logarithm and all_positive(source)
     known_too = regress_out(source, risk._terms, order=order, lags=_lags(left), logarithm=logarithm)
-    return replace(risk, made_from=_given(known_too, given, steps, recipe, quantities, source))
+    return replace(risk, postprocessed_from=_given(known_too, given, steps, recipe, quantities, source))
 
 
 def _given(

@@ -92,7 +92,7 @@ class Risk(AnyRisk):
     density: Model | None = field(repr=False)
     pairs: Pairs = field(repr=False)
     shifts: FloatArray = field(repr=False)
-    made_from: AnyRisk | None = field(default=None, repr=False, kw_only=True)
+    postprocessed_from: AnyRisk | None = field(default=None, repr=False, kw_only=True)
 
     def curves(self, epsilons: FloatArray) -> FloatArray:
         """delta_i; exactly 0 where the ratio of densities is proved to stay within e^epsilon."""

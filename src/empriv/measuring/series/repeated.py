@@ -293,7 +293,7 @@ class RepeatedRisk(AnyRisk):
     single: AnyRisk = field(repr=False)
     times: int
     effects: PublicationEffects = field(repr=False)
-    made_from: AnyRisk | None = field(default=None, repr=False, kw_only=True)
+    postprocessed_from: AnyRisk | None = field(default=None, repr=False, kw_only=True)
 
     def curves(self, epsilons: FloatArray) -> FloatArray:
         return np.maximum(self.single.curves(epsilons), self.composed(epsilons))
@@ -349,5 +349,5 @@ def repeated_of(risk: AnyRisk, times: int) -> AnyRisk:
     times = whole_number("times", times, least=1)
     if times == 1:
         return risk
-    source = None if risk.made_from is None else repeated_of(risk.made_from, times)
-    return RepeatedRisk(risk.results, risk, times, risk.per_publication, made_from=source)
+    source = None if risk.postprocessed_from is None else repeated_of(risk.postprocessed_from, times)
+    return RepeatedRisk(risk.results, risk, times, risk.per_publication, postprocessed_from=source)

@@ -40,7 +40,7 @@ class EachCell(Mapping[str, Risk]):
         if name not in self._kept:
             risk = measure_line(cell_results(self.influences, self._names[name]), self.density)
             if self.before is not None:
-                risk = replace(risk, made_from=list(self.before.values())[self._names[name]])
+                risk = replace(risk, postprocessed_from=list(self.before.values())[self._names[name]])
             self._kept[name] = risk
         return self._kept[name]
 
@@ -69,7 +69,7 @@ def cell_results(influences: Influences, cell: int) -> Results:
         entry_outcomes=np.ascontiguousarray(results.entry_outcomes[entries, ..., cell]),
         components=None,
         cells=None,
-        made_from=None,
+        postprocessed_from=None,
     )
 
 

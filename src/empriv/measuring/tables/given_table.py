@@ -99,10 +99,10 @@ def measure_given_table(
         steps=steps,
         whole=results,
     )
-    if results.made_from is None or is_literal(recipe):
+    if results.postprocessed_from is None or is_literal(recipe):
         return risk
-    source = measure_table(results.made_from.on_databases(kept), density=recipe, known=everything)
-    return replace(risk, made_from=source)
+    source = measure_table(results.postprocessed_from.on_databases(kept), density=recipe, known=everything)
+    return replace(risk, postprocessed_from=source)
 
 
 def _with_lags(

@@ -89,7 +89,7 @@ class TableRisk(AnyRisk):
     leaks: tuple[Leak, ...] = field(repr=False)
     recipe: Density = field(repr=False)
     known: tuple[Term, ...] = field(default=(), repr=False)
-    made_from: AnyRisk | None = field(default=None, repr=False, kw_only=True)
+    postprocessed_from: AnyRisk | None = field(default=None, repr=False, kw_only=True)
 
     def curves(self, epsilons: FloatArray) -> FloatArray:
         out = self.alone_curves(epsilons)
@@ -142,7 +142,7 @@ class TableRisk(AnyRisk):
     @cached_property
     def components(self) -> EachCell:
         """The `Risk` of each cell alone, by name; measured when first asked for."""
-        before = None if self.made_from is None else self.made_from.each_number
+        before = None if self.postprocessed_from is None else self.postprocessed_from.each_number
         return EachCell(self.influences, self.recipe, before or None)  # type: ignore[arg-type]
 
     def alone_curves(self, epsilons: FloatArray) -> FloatArray:

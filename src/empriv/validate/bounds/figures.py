@@ -142,8 +142,8 @@ def bounds(risk: AnyRisk, epsilon: float | Several, level: float | None = None, 
     level = confidence_level(risk.usual_level if level is None else level)
     grid = np.atleast_1d(epsilon_grid(epsilon))
     found = bounds_of(risk, grid, level, noise)
-    if risk.made_from is not None and not is_noise(noise):
-        found = _capped(risk, found, bounds(risk.made_from, grid, level))
+    if risk.postprocessed_from is not None and not is_noise(noise):
+        found = _capped(risk, found, bounds(risk.postprocessed_from, grid, level))
     return found if np.ndim(epsilon) else found.at_first()
 
 
@@ -154,7 +154,10 @@ def _capped(risk: AnyRisk, own: Bounds, source: Bounds) -> Bounds:
     upper = np.maximum(upper_i.max(axis=0, initial=least), np.maximum(own.lower, own.estimate))
     assumes = own.assumes
     if np.any(source.estimate == own.estimate) or np.any(upper < own.upper):
-        assumes = (*assumes, made_from(*(float(x[0]) for x in (source.epsilon, source.estimate, source.upper))))
+        assumes = (
+            *assumes,
+            decided_by_answers(*(float(x[0]) for x in (source.epsilon, source.estimate, source.upper))),
+        )
     return replace(own, upper_i=upper_i, upper=upper, assumes=assumes)
 
 
@@ -179,7 +182,7 @@ def bounds_of(risk: AnyRisk, epsilons: FloatArray, level: float, noise: NoiseGiv
     return make_bounds(risk, epsilons, level, lower, _no_upper(risk, epsilons), [none])
 
 
-def made_from(epsilon: float, estimate: float, upper: float) -> Message:
+def said_by_answers(epsilon: float, estimate: float, upper: float) -> Message:
     """That answers which these were made from decided."""
     return Message(
         "made-from",

@@ -182,7 +182,7 @@ class Binder:
             ((serialized,),) = rows.fetchall()
         return parsed(serialized)
 
-    def check_sent(self, tree: exp.Expr, text: str) -> None:
+    def verify_sql(self, tree: exp.Expr, text: str) -> None:
         """Refuse a statement whose text, as DuckDB reads it, names something else than the tree it was printed from."""
         check_same(self.parsed(text), names_in(tree))
 

@@ -423,7 +423,7 @@ class DuckDBSession(Statements, DataView):
         text = printed(tree)
         if text not in self._sent:
             binder = self.binder
-            self.interruptible(lambda: binder.check_sent(tree, text))
+            self.interruptible(lambda: binder.verify_sql(tree, text))
             self._sent.add(text)
         return text
 

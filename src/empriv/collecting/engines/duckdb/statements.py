@@ -94,7 +94,7 @@ class Statements:
             if late:
                 raise BeyondLimits(
                     f"The query must end within `timeout`, {self.timeout:g} seconds, and did not. "
-                    "Hint: give a larger `timeout`, or a query that reads `data` once: explain() tells how it is run."
+                    "Hint: give a larger `timeout`, or a query that reads `data` once; `empriv explain` tells how."
                 ) from None
             raise
 

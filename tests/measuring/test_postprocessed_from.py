@@ -31,7 +31,9 @@ def sums(seed: int = 1, n: int = 60, people: int = 20) -> Results:
 
 
 def rounded(answers: Results, *, kept: bool = True) -> Results:
-    return replace(answers, q=to_ten(answers.q), entry_q=to_ten(answers.entry_q), made_from=answers if kept else None)
+    return replace(
+        answers, q=to_ten(answers.q), entry_q=to_ten(answers.entry_q), postprocessed_from=answers if kept else None
+    )
 
 
 @pytest.fixture(scope="module")
@@ -66,19 +68,21 @@ def test_the_cap_is_said_when_it_bites() -> None:
     assert any(note.startswith("Made from answers which tell at most delta") for note in notes)
     assert not any("Made from" in note for note in empriv.measure(rounded(answers, kept=False)).bounds(0.1).notes)
     # a constant tells nothing: there is nothing to cut off
-    silent = replace(answers, q=np.zeros_like(answers.q), entry_q=np.zeros_like(answers.entry_q), made_from=answers)
+    silent = replace(
+        answers, q=np.zeros_like(answers.q), entry_q=np.zeros_like(answers.entry_q), postprocessed_from=answers
+    )
     assert empriv.measure(silent).delta(0.1) == 0.0
 
 
 def test_publishing_again_is_capped_too() -> None:
     answers = sums(people=4)
-    made = replace(answers, q=np.round(answers.q, 1), entry_q=np.round(answers.entry_q, 1), made_from=answers)
+    made = replace(answers, q=np.round(answers.q, 1), entry_q=np.round(answers.entry_q, 1), postprocessed_from=answers)
     risk, plain = empriv.measure(made), empriv.measure(answers)
     capped, source = risk.repeated(5), plain.repeated(5)
     assert (capped.delta_i(EPSILONS) <= source.delta_i(EPSILONS)).all()
     assert (capped.bounds(EPSILONS).upper <= source.bounds(EPSILONS).upper).all()
     assert (risk.repeated(5).epsilon_i(0.1) <= plain.repeated(5).epsilon_i(0.1)).all()
-    assert risk.repeated(5).repeated(3).made_from is not None
+    assert risk.repeated(5).repeated(3).postprocessed_from is not None
 
 
 def test_a_stated_bandwidth_is_taken_at_its_word() -> None:
@@ -90,8 +94,8 @@ def test_a_stated_bandwidth_is_taken_at_its_word() -> None:
 def test_post_keeps_the_answers_it_was_applied_to(data: empriv.Databases, tmp_path: Path) -> None:
     plain = empriv.audit(data, "sum(x)", epsilon=0.1)
     audit = empriv.audit(data, "sum(x)", post=to_ten, epsilon=0.1)
-    assert audit.results.made_from is not None
-    np.testing.assert_array_equal(audit.results.made_from.entry_q, plain.results.entry_q)
+    assert audit.results.postprocessed_from is not None
+    np.testing.assert_array_equal(audit.results.postprocessed_from.entry_q, plain.results.entry_q)
     assert audit.delta(0.1) <= plain.delta(0.1)
     assert "Made from answers which tell at most" in str(audit)
     audit.save(tmp_path / "a.empriv")
@@ -100,10 +104,10 @@ def test_post_keeps_the_answers_it_was_applied_to(data: empriv.Databases, tmp_pa
     np.testing.assert_array_equal(again.delta_i(0.1), audit.delta_i(0.1))
     assert again.bounds(0.1).upper == audit.bounds(0.1).upper
     together = empriv.collect(data, ["sum(x)", "count(*)"], post=to_ten)
-    assert together.made_from is not None
+    assert together.postprocessed_from is not None
     one = together.component(together.components[0])  # type: ignore[index]
-    assert one.made_from is not None
-    np.testing.assert_array_equal(one.made_from.q, plain.results.q)
+    assert one.postprocessed_from is not None
+    np.testing.assert_array_equal(one.postprocessed_from.q, plain.results.q)
 
 
 def test_a_chain_of_answers_is_saved_and_a_forged_one_refused(tmp_path: Path) -> None:
@@ -112,35 +116,35 @@ def test_a_chain_of_answers_is_saved_and_a_forged_one_refused(tmp_path: Path) ->
     noisy.save(tmp_path / "r.empriv")
     again = Results.load(tmp_path / "r.empriv")
     assert again.draws == 3
-    assert again.made_from is not None
-    assert again.made_from.draws is None
-    assert again.made_from.made_from is not None
-    np.testing.assert_array_equal(again.made_from.made_from.entry_q, answers.entry_q)
+    assert again.postprocessed_from is not None
+    assert again.postprocessed_from.draws is None
+    assert again.postprocessed_from.postprocessed_from is not None
+    np.testing.assert_array_equal(again.postprocessed_from.postprocessed_from.entry_q, answers.entry_q)
     meta, arrays = noisy.to_parts()
     meta = {**meta, "components": None}
     for wrong in (
-        ({**meta, "made_from": [{"components": None, "draws": 2}]}, arrays),
-        ({**meta, "made_from": "all"}, arrays),
-        (meta, {**arrays, "made_from_1_q": arrays["made_from_1_q"][:-1]}),
-        (meta, {name: array for name, array in arrays.items() if name != "made_from_0_q"}),
+        ({**meta, "postprocessed_from": [{"components": None, "draws": 2}]}, arrays),
+        ({**meta, "postprocessed_from": "all"}, arrays),
+        (meta, {**arrays, "postprocessed_from_1_q": arrays["postprocessed_from_1_q"][:-1]}),
+        (meta, {name: array for name, array in arrays.items() if name != "postprocessed_from_0_q"}),
     ):
         with pytest.raises(FileFormatError):
             Results.from_parts(*wrong)
 
 
-def test_what_was_made_from_other_entries_is_refused() -> None:
+def test_what_was_postprocessed_from_other_entries_is_refused() -> None:
     answers = sums(people=4)
-    with pytest.raises(InputError, match="`made_from` must have the same databases"):
-        replace(answers, made_from=sums(n=59, people=4))
+    with pytest.raises(InputError, match="`postprocessed_from` must have the same databases"):
+        replace(answers, postprocessed_from=sums(n=59, people=4))
     half = rounded(answers).on_databases(np.arange(30)).of_individuals(np.array([2, 0]))
-    assert half.made_from is not None
-    np.testing.assert_array_equal(to_ten(half.made_from.entry_q), half.entry_q)
+    assert half.postprocessed_from is not None
+    np.testing.assert_array_equal(to_ten(half.postprocessed_from.entry_q), half.entry_q)
     assert half.individuals.tolist() == [2, 0]
     first, rest = (rounded(answers).on_databases(part) for part in (np.arange(30), np.arange(30, 60)))
     whole = first.with_databases(rest)
-    assert whole.made_from is not None
-    np.testing.assert_array_equal(whole.made_from.entry_q, answers.entry_q)
-    assert first.with_databases(replace(rest, made_from=None)).made_from is None
+    assert whole.postprocessed_from is not None
+    np.testing.assert_array_equal(whole.postprocessed_from.entry_q, answers.entry_q)
+    assert first.with_databases(replace(rest, postprocessed_from=None)).postprocessed_from is None
 
 
 def test_protocols_on_answers_and_noise_are_capped(data: empriv.Databases) -> None:
@@ -153,18 +157,18 @@ def test_protocols_on_answers_and_noise_are_capped(data: empriv.Databases) -> No
         protocols.passed(raw, lambda answer, rng: answer + rng.normal()),
     ):
         risk = empriv.measure(made.collect(data, draws=3))
-        assert risk.made_from is not None
+        assert risk.postprocessed_from is not None
         assert (risk.delta_i(EPSILONS) <= plain.delta_i(EPSILONS)).all()
         assert (risk.bounds(EPSILONS).upper_i <= plain.bounds(EPSILONS).upper_i).all()
     for other in (protocols.top_coded(raw, "x", at=1), protocols.suppressed(raw, fewer_than=3), raw):
-        assert other.collect(data).made_from is None  # the rows were changed, or the query
+        assert other.collect(data).postprocessed_from is None  # the rows were changed, or the query
 
 
 def test_several_numbers_and_somebody_who_knows_part_are_capped_too() -> None:
     first, second = sums(1, people=5), sums(2, people=5)
     both = Results.stack({"a": rounded(first), "b": second})
-    assert both.made_from is not None
-    joint, source = empriv.measure(both), empriv.measure(both.made_from)
+    assert both.postprocessed_from is not None
+    joint, source = empriv.measure(both), empriv.measure(both.postprocessed_from)
     assert (joint.delta_i(EPSILONS) <= source.delta_i(EPSILONS)).all()
     alone = empriv.measure(first)
     assert (joint.each_number["a"].delta_i(EPSILONS) <= alone.delta_i(EPSILONS)).all()
@@ -187,5 +191,5 @@ def test_noise_on_an_answer_is_never_estimated_as_less_private() -> None:
         )  # fmt: skip
         plain = empriv.measure(answers).delta(0.1)
         worse += empriv.measure(noisy).delta(0.1) > plain
-        assert empriv.measure(replace(noisy, made_from=answers)).delta(0.1) <= plain
+        assert empriv.measure(replace(noisy, postprocessed_from=answers)).delta(0.1) <= plain
     assert worse > 5  # with chance of its own on each side, and without the cap
