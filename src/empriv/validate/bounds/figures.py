@@ -154,10 +154,7 @@ def _capped(risk: AnyRisk, own: Bounds, source: Bounds) -> Bounds:
     upper = np.maximum(upper_i.max(axis=0, initial=least), np.maximum(own.lower, own.estimate))
     assumes = own.assumes
     if np.any(source.estimate == own.estimate) or np.any(upper < own.upper):
-        assumes = (
-            *assumes,
-            decided_by_answers(*(float(x[0]) for x in (source.epsilon, source.estimate, source.upper))),
-        )
+        assumes = (*assumes, said_by_answers(*(float(x[0]) for x in (source.epsilon, source.estimate, source.upper))))
     return replace(own, upper_i=upper_i, upper=upper, assumes=assumes)
 
 
