@@ -17,12 +17,12 @@ from decimal import Decimal
 import joblib
 import numpy as np
 import pytest
+from calling import called
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import empriv.collecting.functions.calls as calls
 from empriv.base.storage import open_checkpoint
-from empriv.collecting.functions.calls import collect_calls
 from empriv.collecting.functions.chunks import Chunk
 from empriv.errors import InputError, QueryError, SourceError
 from empriv.results import Outcome
@@ -49,7 +49,7 @@ class Tables:
         }
 
     def collect(self, function, **options):
-        return collect_calls(function, **self.presence(), **options)
+        return called(function, **self.presence(), **options)
 
     def brute_force(self, function):
         """Entries in the order of `Results`, by really deleting each individual's rows."""
@@ -145,8 +145,8 @@ def test_a_chunk_that_lasts_too_long_ends_early_and_the_rest_is_done_by_others()
     seen = []
     original = calls.run_task
 
-    def spy(query, task):
-        chunk = original(query, task)
+    def spy(query, fetch, task):
+        chunk = original(query, fetch, task)
         seen.append((len(task.individuals), len(chunk.values)))
         return chunk
 
@@ -397,13 +397,6 @@ def test_partials_methods_and_objects_are_functions_too():
         np.testing.assert_allclose(tables.collect(function, jobs=2).entry_q, expected)
 
 
-def test_seed_and_draws_may_be_of_numpy(tmp_path):
-    tables = random_tables(12)
-    one = tables.collect(noisy_total, draws=2, seed=3, jobs=1, checkpoint=tmp_path / "checkpoint")
-    two = tables.collect(noisy_total, draws=np.int64(2), seed=np.uint8(3), jobs=1, checkpoint=tmp_path / "checkpoint")
-    np.testing.assert_array_equal(one.entry_q, two.entry_q)
-
-
 def test_numbers_of_many_kinds():
     kinds = [3, True, Decimal("2.5"), np.float32(1.5), np.int8(4), np.array(2.0), np.bool_(True)]
     for kind in kinds:
@@ -413,7 +406,7 @@ def test_numbers_of_many_kinds():
 
 def test_somebody_listed_but_without_rows_changes_nothing():
     codes = np.array([0, 0, 2])
-    results = collect_calls(
+    results = called(
         total_amount,
         fetch=lambda _j: ({"amount": np.array([1.0, 2.0, 4.0])}, codes),
         databases=np.array(["only"]),
@@ -431,7 +424,7 @@ def test_rows_of_somebody_not_listed_are_refused():
     codes = np.where(codes == 3, 11_000, codes)
     presence["fetch"] = lambda _j: (columns, codes)
     with pytest.raises(SourceError, match="got rows of 1 others, who would never be left out"):
-        collect_calls(total_amount, **presence, jobs=1)
+        called(total_amount, **presence, jobs=1)
 
 
 @pytest.mark.slow
@@ -444,39 +437,9 @@ def test_rows_that_cannot_be_read_are_an_error_without_its_message(jobs):
 
     presence = random_tables(14).presence() | {"fetch": fetch}
     with pytest.raises(SourceError, match="rows of database 2 cannot be read: OSError in line") as caught:
-        collect_calls(total_amount, **presence, jobs=jobs)
+        called(total_amount, **presence, jobs=jobs)
     assert "SECRET" not in str(caught.value)
     assert "SECRET" not in str(caught.value.__context__)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"draws": 0}, "`draws` must be a whole number of 1 or more, or None, got 0"),
-        ({"draws": True}, "`draws` must be"),
-        ({"seed": -1}, "`seed` must be a whole number of 0 or more, got -1"),
-        ({"seed": 0.5}, "`seed` must be"),
-        ({"jobs": 0}, "`jobs` must be a whole number other than 0, or None, got 0"),
-        ({"frame": "modin"}, "`frame` must be one of 'dict', 'pandas', 'polars', 'arrow', got 'modin'"),
-        ({"starts": np.array([0, 1])}, "`starts` must rise from 0"),
-        ({"entry_database": np.full(100, 9)}, "`starts` must rise|`entry_database` must hold"),
-    ],
-)
-def test_arguments_are_checked(options, message):
-    with pytest.raises(InputError, match=message):
-        collect_calls(total_amount, **{**random_tables(15).presence(), **options})
-
-
-def test_entries_must_increase_within_an_individual():
-    presence = random_tables(15).presence()
-    presence["entry_database"] = presence["entry_database"][::-1]
-    with pytest.raises(InputError, match="`entry_database` must increase within each individual"):
-        collect_calls(total_amount, **presence)
-
-
-def test_something_that_cannot_be_called_is_refused():
-    with pytest.raises(InputError, match="`function` must be callable, got a value of type str"):
-        random_tables(15).collect("sum(amount)")
 
 
 def test_an_outer_joblib_configuration_is_respected():
@@ -579,17 +542,18 @@ def test_a_damaged_piece_is_dropped_and_only_it_is_repeated(tmp_path):
 def test_a_checkpoint_of_another_run_is_refused(tmp_path, change):
     path = tmp_path / "checkpoint"
     arguments = {"function": noisy_total, "draws": 2, "jobs": 1, "checkpoint": path, **random_tables(22).presence()}
-    collect_calls(**arguments)
+    called(**arguments)
     before = path.read_bytes()
     with pytest.raises(InputError, match="`checkpoint` must be of this very run, got one of another"):
-        collect_calls(**{**arguments, **change})
+        called(**{**arguments, **change})
     assert path.read_bytes() == before
 
 
 SCRIPT = """
 import sys, time
 import numpy as np
-from empriv.collecting.functions.calls import collect_calls
+from empriv.collecting.functions.calls import Presence, collect_calls
+from empriv.collecting.functions.chunks import FunctionQuery
 
 N_DATABASES, N_INDIVIDUALS = 3, 40
 folder, jobs, pause = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
@@ -611,17 +575,14 @@ def logged(rows, rng):
 
 
 if __name__ == "__main__":
+    there = Presence(
+        np.arange(N_DATABASES),
+        np.arange(N_INDIVIDUALS),
+        np.arange(0, N_INDIVIDUALS * N_DATABASES + 1, N_DATABASES),
+        np.tile(np.arange(N_DATABASES, dtype=np.int32), N_INDIVIDUALS),
+    )
     results = collect_calls(
-        logged,
-        fetch=fetch,
-        databases=np.arange(N_DATABASES),
-        individuals=np.arange(N_INDIVIDUALS),
-        starts=np.arange(0, N_INDIVIDUALS * N_DATABASES + 1, N_DATABASES),
-        entry_database=np.tile(np.arange(N_DATABASES, dtype=np.int32), N_INDIVIDUALS),
-        draws=2,
-        seed=5,
-        jobs=jobs,
-        checkpoint=f"{folder}/checkpoint",
+        FunctionQuery(logged, draws=2, seed=5), fetch, there, jobs=jobs, checkpoint=f"{folder}/checkpoint"
     )
     np.save(f"{folder}/results.npy", np.concatenate([results.q, results.entry_q]))
 """
@@ -676,12 +637,12 @@ def test_stopping_early_is_not_warned_of(monkeypatch: pytest.MonkeyPatch) -> Non
     """joblib warns of results that nobody took; a run that ends at an error leaves some, and that is no news."""
     from empriv.collecting.functions import calls
 
-    def slow(_: object, task: int) -> int:
+    def slow(_query: object, _fetch: object, task: int) -> int:
         time.sleep(0.02 * task)
         return task
 
     monkeypatch.setattr(calls, "run_task", slow)
-    chunks = calls._Crew(2)._run_parallel(None, list(range(8)))  # type: ignore[arg-type]
+    chunks = calls._Crew(2)._run_parallel(None, None, list(range(8)))  # type: ignore[arg-type]
     next(chunks)
     time.sleep(0.3)  # results of the others arrive meanwhile
     chunks.close()

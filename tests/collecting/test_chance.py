@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from calling import called
 
 import empriv
 import empriv.collecting.functions.calls as calls
-from empriv.collecting.functions.calls import collect_calls
 from empriv.collecting.functions.chunks import Chance, chance_of
 from empriv.errors import InputError
 
@@ -24,7 +24,7 @@ def collected(function: Any, seed: int = 0, *, draws: int | None = 2, **options:
     rng = np.random.default_rng(100 + seed)
     who = np.repeat(np.arange(PEOPLE), 3)
     tables = [{"who": who, "x": rng.exponential(size=len(who))} for _ in range(DATABASES)]
-    return collect_calls(
+    return called(
         function,
         fetch=lambda database: (tables[database], who),
         databases=np.arange(DATABASES),

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from empriv.base.storage import open_checkpoint
-from empriv.collecting.functions.calls import fingerprint
 from empriv.collecting.functions.chunks import Chunk
+from empriv.collecting.functions.fingerprint import fingerprint
 from empriv.errors import FileFormatError, InputError
 
 MARK = bytes(range(32))
@@ -293,7 +293,7 @@ def fingerprint_elsewhere(tmp_path, source, hash_seed):
 
 
 SOURCE = """
-from empriv.collecting.functions.calls import fingerprint
+from empriv.collecting.functions.fingerprint import fingerprint
 
 CUT = 3
 CACHE = {}

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
 from brute import check_against_brute_force
 
 from empriv.collecting import collect, databases
+from empriv.errors import InputError
 
 SALES = pd.DataFrame(
     {
@@ -44,3 +48,30 @@ def test_expression_alone_is_a_query() -> None:
     np.testing.assert_array_equal(
         collect(data, "sum(quantity)").entry_q, collect(data, "SELECT sum(quantity) FROM data").entry_q
     )
+
+
+def noisy(rows: dict[str, np.ndarray], rng: np.random.Generator) -> float:
+    return float(rows["quantity"].sum() + rng.normal())
+
+
+def test_seed_and_draws_may_be_of_numpy(tmp_path: Path) -> None:
+    data, file = databases(SALES, database="day", individual="who"), tmp_path / "checkpoint"
+    one = collect(data, noisy, draws=2, rng=3, jobs=1, checkpoint=file)
+    two = collect(data, noisy, draws=np.int64(2), rng=np.uint8(3), jobs=1, checkpoint=file)
+    np.testing.assert_array_equal(one.entry_q, two.entry_q)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"draws": 0}, "`draws` must be a whole number of 1 or more, or None, got 0"),
+        ({"draws": True}, "`draws` must be"),
+        ({"rng": -1}, "`rng` must be a whole number of 0 or more, got -1"),
+        ({"rng": 0.5}, "`rng` must be"),
+        ({"jobs": 0}, "`jobs` must be a whole number other than 0, or None, got 0"),
+        ({"frame": "modin"}, "`frame` must be one of 'dict', 'pandas', 'polars', 'arrow', got 'modin'"),
+    ],
+)
+def test_options_of_functions_are_checked(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        collect(databases(SALES, database="day", individual="who"), noisy, **options)

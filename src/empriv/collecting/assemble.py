@@ -135,14 +135,6 @@ def assemble(
     )
 
 
-def presence(
-    individual: IntArray, database: IntArray, n_individuals: int, n: int
-) -> tuple[IntArray, npt.NDArray[np.int32]]:
-    """``starts`` and ``entry_database`` of `Results` from pairs in any order."""
-    counts, entry_database = _counts(np.unique(individual.astype(np.int64) * n + database), n_individuals, n)
-    return np.concatenate(([0], np.cumsum(counts))).astype(np.int64), entry_database
-
-
 def apply_post(results: Results, post: Callable[[Any], Any]) -> Results:
     """Results after a function of the number; outcomes that are not numbers stay."""
     if results.draws is None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from os import PathLike
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy.typing as npt
 
@@ -18,9 +18,10 @@ from empriv.base.arguments import draws_or_none, jobs_or_none, progress_or_none,
 from empriv.base.progress import progress as progress_bar
 from empriv.base.row_sketches import RowSketches
 from empriv.base.scratch import scratch_directory
-from empriv.collecting.assemble import apply_post, presence
+from empriv.collecting.assemble import apply_post
 from empriv.collecting.deletion import verify
 from empriv.collecting.engines.engine import ClusterEngine, Engine, Session
+from empriv.collecting.functions.frames import FrameKind, frame_kind
 from empriv.collecting.origins import sketch_rows
 from empriv.collecting.profile import missing_days, out_of_order
 from empriv.collecting.queries import Query, query_of
@@ -30,9 +31,6 @@ from empriv.collecting.sql.execute import explain as explain_sql
 from empriv.collecting.sql.reruns import to_stderr
 from empriv.errors import InputError, QueryError
 from empriv.results import Results
-
-if TYPE_CHECKING:
-    from empriv.collecting.functions.frames import FrameKind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,10 +67,12 @@ class Run:
     verified_on: Any = None
 
     def __post_init__(self) -> None:
-        draws_or_none(self.draws)
-        whole_number("rng", self.rng, least=0)
+        # As Python's own integers: a checkpoint knows a run again by them.
+        object.__setattr__(self, "draws", draws_or_none(self.draws))
+        object.__setattr__(self, "rng", whole_number("rng", self.rng, least=0))
         jobs_or_none(self.jobs)
         progress_or_none(self.progress)
+        frame_kind(self.frame)
         for name in self._limits if self.engine is not None else ():
             raise InputError(f"`{name}` must not be given beside `engine`. Hint: DuckDBEngine({name}=...).")
 
@@ -292,39 +292,28 @@ def explain(
 
 
 def _run_function(engine: Engine, data: Databases, function: Callable[..., Any], run: Run) -> Results:
-    from empriv.collecting.deletion import copier, verify_calls
-    from empriv.collecting.functions.calls import assemble_calls, collect_calls, query_for
+    from empriv.collecting.functions.calls import assemble_calls, collect_calls, presence_of
     from empriv.collecting.functions.chunks import FunctionQuery
+    from empriv.collecting.functions.verify_calls import copier, verify_calls
 
+    query = FunctionQuery(function, run.frame, run.draws, run.rng)
     if isinstance(engine, ClusterEngine):
         if run.checkpoint is not None or run.jobs is not None:
             raise InputError("`checkpoint` and `jobs` must be None with Spark, which runs the function itself.")
         with engine.session(data) as remote:
-            chunks = remote.run_calls(
-                query_for(function, frame=run.frame, draws=run.draws, seed=run.rng), show=run.progress
-            )
-            databases, individuals = remote.databases, remote.individuals
-            database, individual = remote.presence()
-        starts, entry_database = presence(individual, database, len(individuals), len(databases))
-        return assemble_calls(
-            chunks, draws=run.draws, databases=databases, individuals=individuals, starts=starts,
-            entry_database=entry_database,
-        )  # fmt: skip
+            chunks = remote.run_calls(query, show=run.progress)
+            there = presence_of(remote.databases, remote.individuals, remote.presence())
+        return assemble_calls(chunks, there, run.draws)
     with scratch_directory() as directory:
         with engine.session(data) as session:
             fetch = session.extract(directory)
-            databases, individuals = session.databases, session.individuals
-            database, individual = session.presence()
+            there = presence_of(session.databases, session.individuals, session.presence())
             sketches = _sketches(session, data, run)
-        starts, entry_database = presence(individual, database, len(individuals), len(databases))
         fresh = copier(function)
         results = collect_calls(
-            function, fetch=fetch, databases=databases, individuals=individuals, starts=starts,
-            entry_database=entry_database, frame=run.frame, draws=run.draws, seed=run.rng, jobs=run.jobs,
-            checkpoint=run.checkpoint, progress=run.progress,
+            query, fetch, there, jobs=run.jobs, checkpoint=run.checkpoint, progress=run.progress
         )  # fmt: skip
-        called = FunctionQuery(function, fetch, run.frame, run.draws, run.rng)
-        return replace(results, verified=verify_calls(called, results, fresh), rows=sketches)
+        return replace(results, verified=verify_calls(query, fetch, results, fresh), rows=sketches)
 
 
 def tables_inside(path: str) -> tuple[str, ...]:

@@ -6,124 +6,30 @@ The work is split into chunks, stretches of one database's individuals, which jo
 
 from __future__ import annotations
 
-import functools
-import hashlib
 import math
 import os
 import pickle
-import struct
 import time
 import warnings
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import BrokenExecutor
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from functools import cached_property
 from os import PathLike
-from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from empriv.base.arguments import draws_or_none, jobs_or_none, whole_number
+from empriv.base.arguments import jobs_or_none
 from empriv.base.progress import progress as progress_bar
 from empriv.base.scratch import work_for
 from empriv.base.storage import open_checkpoint
 from empriv.collecting.functions.chunks import SCALAR, SEEDING, Chunk, ChunkTask, Fetch, FunctionQuery, places, run_task
-from empriv.collecting.functions.frames import FRAME_KINDS, FrameKind, frame_package
-from empriv.errors import InputError, QueryError
+from empriv.collecting.functions.fingerprint import fingerprint
+from empriv.errors import QueryError
 from empriv.results import Outcome, Results
-
-
-def fingerprint(function: Callable[..., Any], *facts: object) -> bytes:
-    """Digest of a function and of facts (arrays, numbers, text): equal for the same run, whatever the process."""
-    digest = hashlib.blake2b(digest_size=32)
-    for part in (_identity(function, seen=set()), *map(_fact, facts)):
-        digest.update(struct.pack("<Q", len(part)) + part)
-    return digest.digest()
-
-
-def _fact(fact: object) -> bytes:
-    if isinstance(fact, np.ndarray):
-        head = f"{fact.dtype.str} {fact.shape} ".encode()
-        if fact.dtype == object:
-            return head + repr([(type(item).__qualname__, repr(item)) for item in fact.tolist()]).encode()
-        return head + np.ascontiguousarray(fact).tobytes()
-    return repr(fact).encode()
-
-
-def _identity(function: Any, *, seen: set[int]) -> bytes:
-    """Name, bytecode and settings of a function, with those of the helpers of its own module that it calls."""
-    if id(function) in seen:
-        return b"again"
-    seen.add(id(function))
-    if isinstance(function, functools.partial):
-        return b"partial" + _identity(function.func, seen=seen) + _plain([function.args, function.keywords], seen)
-    if isinstance(function, MethodType):
-        return _identity(function.__func__, seen=seen) + _plain(_attributes(function.__self__), seen)
-    if isinstance(function, FunctionType):
-        settings = [function.__defaults__, function.__kwdefaults__, _closed_over(function), _globals(function)]
-        return function.__qualname__.encode() + _code(function.__code__) + _plain(settings, seen)
-    kind = function if isinstance(function, type) else type(function)
-    call = vars(kind).get("__call__")
-    own = _identity(call, seen=seen) if isinstance(call, FunctionType) else b""
-    name = getattr(function, "__qualname__", kind.__qualname__)
-    return f"{kind.__module__}.{name}".encode() + own + _plain(_attributes(function), seen)
-
-
-def _globals(function: FunctionType) -> dict[str, Any]:
-    """Constants and helpers of its own module that a function uses.
-
-    Lists and dicts are left out: as globals they are mostly caches, which change during a run. Modules, and
-    objects of other packages, are identified by their names, which the bytecode holds.
-    """
-    used = {}
-    for name in _names(function.__code__):
-        value = function.__globals__.get(name)
-        own = isinstance(value, FunctionType) and value.__module__ == function.__module__
-        if own or isinstance(value, (bool, int, float, complex, str, bytes, tuple)):
-            used[name] = value
-    return used
-
-
-def _names(code: CodeType) -> set[str]:
-    inner = (_names(item) for item in code.co_consts if isinstance(item, CodeType))
-    return set(code.co_names).union(*inner)
-
-
-def _attributes(item: object) -> dict[str, Any]:
-    return {} if isinstance(item, type) else dict(getattr(item, "__dict__", {}))
-
-
-def _closed_over(function: FunctionType) -> list[Any]:
-    values = []
-    for cell in function.__closure__ or ():
-        with suppress(ValueError):  # the cell is empty
-            values.append(cell.cell_contents)
-    return values
-
-
-def _code(code: CodeType) -> bytes:
-    constants = [_code(item) if isinstance(item, CodeType) else _plain(item, set()) for item in code.co_consts]
-    return code.co_code + repr((code.co_names, code.co_varnames)).encode() + b",".join(constants)
-
-
-def _plain(value: Any, seen: set[int]) -> bytes:
-    """Text of a plain value, the same in every process; of any other value, only its type."""
-    if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
-        return repr(value).encode()
-    if isinstance(value, (list, tuple)):
-        return b"[" + b",".join(_plain(item, seen) for item in value) + b"]"
-    if isinstance(value, (set, frozenset)):
-        return b"{" + b",".join(sorted(_plain(item, seen) for item in value)) + b"}"
-    if isinstance(value, dict):
-        return _plain([(key, value[key]) for key in sorted(value, key=repr)], seen)
-    if isinstance(value, np.ndarray) and value.dtype != object:
-        return _fact(value)
-    if isinstance(value, (FunctionType, MethodType, functools.partial)):
-        return _identity(value, seen=seen)
-    return type(value).__qualname__.encode()
-
 
 _CHUNK_SECONDS = 1.0
 _LOCAL_SECONDS = 1.0
@@ -132,31 +38,51 @@ _MARKED = "function, seed, draws, way of drawing, frame, databases or individual
 
 
 @dataclass(frozen=True, eq=False)
-class _Plan:
-    """Who is in which database, by database; `Results` has it by individual."""
+class Presence:
+    """Who is in which database, as `Results` has it."""
 
+    databases: npt.NDArray[Any]
+    individuals: npt.NDArray[Any]
     starts: npt.NDArray[np.int64]
-    entries: npt.NDArray[np.int64]
-    individuals: npt.NDArray[np.int64]
+    entry_database: npt.NDArray[np.int32]
+
+    @cached_property
+    def entries(self) -> npt.NDArray[np.int64]:
+        """Entries, database by database."""
+        return np.argsort(self.entry_database, kind="stable").astype(np.int64)
+
+    @cached_property
+    def owners(self) -> npt.NDArray[np.int64]:
+        """Individuals of these."""
+        return np.repeat(np.arange(len(self.individuals), dtype=np.int64), np.diff(self.starts))[self.entries]
+
+    @cached_property
+    def firsts(self) -> npt.NDArray[np.int64]:
+        """Where the entries of each database begin, and the end."""
+        return np.searchsorted(self.entry_database[self.entries], np.arange(len(self.databases) + 1)).astype(np.int64)
 
     def members(self, database: int) -> npt.NDArray[np.int64]:
-        return self.individuals[self.starts[database] : self.starts[database + 1]]
+        return self.owners[self.firsts[database] : self.firsts[database + 1]]
 
     def n_items(self, database: int) -> int:
-        return 1 + int(self.starts[database + 1] - self.starts[database])
+        return 1 + int(self.firsts[database + 1] - self.firsts[database])
+
+
+def presence_of(
+    databases: npt.NDArray[Any], individuals: npt.NDArray[Any], pairs: tuple[npt.NDArray[Any], npt.NDArray[Any]]
+) -> Presence:
+    """Who is in which database, from the positions of databases and individuals of all pairs."""
+    database, individual = pairs
+    entries = np.unique(individual.astype(np.int64) * len(databases) + database)
+    starts = np.searchsorted(entries, np.arange(len(individuals) + 1) * len(databases)).astype(np.int64)
+    return Presence(databases, individuals, starts, (entries % len(databases)).astype(np.int32))
 
 
 def collect_calls(
-    function: Callable[..., Any],
-    *,
+    query: FunctionQuery,
     fetch: Fetch,
-    databases: npt.NDArray[Any],
-    individuals: npt.NDArray[Any],
-    starts: npt.NDArray[np.int64],
-    entry_database: npt.NDArray[np.int32],
-    frame: FrameKind = "dict",
-    draws: int | None = None,
-    seed: int = 0,
+    there: Presence,
+    *,
     jobs: int | None = None,
     checkpoint: str | PathLike[str] | None = None,
     progress: bool | None = None,
@@ -165,18 +91,10 @@ def collect_calls(
 
     Parameters
     ----------
-    function : callable
-        ``function(rows)`` returns a number, a sequence of numbers, a mapping of names to numbers, or None. With
-        ``draws`` it is called as ``function(rows, rng)``. The rows are its own: it may change them.
-    fetch : callable
-        ``fetch(j)`` returns the columns of database ``j`` and, for each row, the index of its individual, -1 for
-        nobody. It is pickled with every chunk: it should hold where the data is, or NumPy arrays (which joblib
-        shares between processes), rather than large objects.
-    databases, individuals, starts, entry_database : who is in which database, as in `Results`
-    frame : what the rows are: a "dict" of arrays, or a "pandas", "polars" or "arrow" frame
-    draws : number of calls for each result of a randomised function, each with the generator of (seed, database, draw):
-        so chance is the same with everyone and without each individual, and no result depends on the order of the work
-    seed : a whole number
+    query : what is called
+    fetch : gives the rows of a database. It is pickled with every chunk: it should hold where the data is, or NumPy
+        arrays (which joblib shares between processes), rather than large objects.
+    there : who is in which database
     jobs : number of processes; None uses all cores, or what an outer ``joblib.parallel_config`` says
     checkpoint : a file that keeps finished work, so that a run interrupted in any way continues from there when called
         again with the same arguments. It is never deleted here: the caller does that once the results are safe. It
@@ -189,21 +107,16 @@ def collect_calls(
     An exception raised by the function is an outcome, `Outcome.ERROR`, unless it is raised on every database. Without
     ``draws``, the function is called once more on one database, and refused if its answer differs there.
     """
-    query = FunctionQuery(
-        function, fetch, _checked_frame(frame), draws_or_none(draws), whole_number("seed", seed, least=0)
-    )
-    if not callable(function):
-        raise InputError(f"`function` must be callable, got a value of type {type(function).__name__}.")
-    databases, individuals = np.asarray(databases), np.asarray(individuals)
-    starts, entry_database = np.asarray(starts, np.int64), np.asarray(entry_database, np.int32)
-    plan = _invert(starts, entry_database, len(databases), len(individuals))
-    total = len(databases) + len(entry_database)
+    total = len(there.databases) + len(there.entry_database)
     chunks: list[Chunk] = []
     with ExitStack() as stack:
         keep = None
         if checkpoint is not None:
             drawn = None if query.draws is None else (query.draws, SEEDING)
-            mark = fingerprint(function, query.frame, drawn, query.seed, databases, individuals, starts, entry_database)
+            mark = fingerprint(
+                query.function, query.frame, drawn, query.seed, there.databases, there.individuals, there.starts,
+                there.entry_database,
+            )  # fmt: skip
             keep = stack.enter_context(open_checkpoint(checkpoint, mark, of=_MARKED))
             chunks.extend(map(Chunk.from_bytes, keep.pieces.values()))
         calls = query.draws or 1
@@ -211,92 +124,29 @@ def collect_calls(
         advance(sum(len(chunk.values) for chunk in chunks) * calls)
         crew = _Crew(jobs)
         names = next((chunk.names for chunk in chunks if chunk.names is not None), None)
-        while tasks := _next_tasks(plan, chunks, crew.workers):
+        while tasks := _next_tasks(there, chunks, crew.workers):
             if tasks[0].first > 0:
                 _refuse_if_all_failed(chunks)
-            with closing(crew.run(query, tasks)) as fresh:
+            with closing(crew.run(query, fetch, tasks)) as fresh:
                 for chunk in fresh:
                     names = chunk.names if names is None else names
-                    # Checked here as well as in `_assemble`, so as not to fail after hours of work.
+                    # Checked here as well as in `assemble_calls`, so as not to fail after hours of work.
                     places(chunk.names, names or SCALAR, database=chunk.database)
                     if keep is not None:
                         keep.put(chunk.to_bytes())
                     chunks.append(chunk)
                     advance(len(chunk.values) * calls)
-    _refuse_if_all_failed(chunks)
-    return _assemble(
-        chunks,
-        plan,
-        draws=query.draws,
-        databases=databases,
-        individuals=individuals,
-        starts=starts,
-        entry_database=entry_database,
-    )
+    return assemble_calls(chunks, there, query.draws)
 
 
-def query_for(function: Callable[..., Any], *, frame: FrameKind, draws: int | None, seed: int) -> FunctionQuery:
-    """What an engine that calls functions itself needs to know; it brings its own way to fetch rows."""
-    return FunctionQuery(
-        function, _no_fetch, _checked_frame(frame), draws_or_none(draws), whole_number("seed", seed, least=0)
-    )
-
-
-def _no_fetch(database: int) -> tuple[dict[str, npt.NDArray[Any]], npt.NDArray[Any]]:
-    raise QueryError(f"The rows of database {database} are not here.")
-
-
-def assemble_calls(
-    chunks: list[Chunk],
-    *,
-    draws: int | None,
-    databases: npt.NDArray[Any],
-    individuals: npt.NDArray[Any],
-    starts: npt.NDArray[np.int64],
-    entry_database: npt.NDArray[np.int32],
-) -> Results:
-    """Results from the chunks of whole databases, wherever they were run."""
-    plan = _invert(starts, entry_database, len(databases), len(individuals))
-    _refuse_if_all_failed(chunks)
-    return _assemble(
-        chunks, plan, draws=draws, databases=databases, individuals=individuals, starts=starts,
-        entry_database=entry_database,
-    )  # fmt: skip
-
-
-def _checked_frame(frame: str) -> FrameKind:
-    if frame not in FRAME_KINDS:
-        raise InputError(f"`frame` must be one of {', '.join(map(repr, FRAME_KINDS))}, got {frame!r}.")
-    kind: FrameKind = frame  # type: ignore[assignment]
-    if kind != "dict":
-        frame_package(kind)
-    return kind
-
-
-def _invert(
-    starts: npt.NDArray[np.int64], entry_database: npt.NDArray[np.int32], n_databases: int, n_individuals: int
-) -> _Plan:
-    entries = len(entry_database)
-    if len(starts) != n_individuals + 1 or starts[0] != 0 or starts[-1] != entries or np.any(np.diff(starts) < 0):
-        raise InputError("`starts` must rise from 0 to the number of entries, with one more value than individuals.")
-    if entries and not (0 <= entry_database.min() and entry_database.max() < n_databases):
-        raise InputError(f"`entry_database` must hold indices from 0 to {n_databases - 1}.")
-    owner = np.repeat(np.arange(n_individuals, dtype=np.int64), np.diff(starts))
-    if np.any((np.diff(entry_database) <= 0) & (np.diff(owner) == 0)):
-        raise InputError("`entry_database` must increase within each individual.")
-    order = np.argsort(entry_database, kind="stable")
-    firsts = np.searchsorted(entry_database[order], np.arange(n_databases + 1))
-    return _Plan(starts=firsts.astype(np.int64), entries=order.astype(np.int64), individuals=owner[order])
-
-
-def _next_tasks(plan: _Plan, chunks: list[Chunk], workers: int) -> list[ChunkTask]:
+def _next_tasks(there: Presence, chunks: list[Chunk], workers: int) -> list[ChunkTask]:
     """What remains to do: first everyone on each database, which shows how long calls take; then the rest."""
-    n_databases = len(plan.starts) - 1
-    left = _unfinished(plan, chunks)
+    n_databases = len(there.databases)
+    left = _unfinished(there, chunks)
     # On the first database with anybody in it, a function not declared randomised must give the same answer twice.
-    first = int(np.argmax(np.diff(plan.starts) > 0))
+    first = int(np.argmax(np.diff(there.firsts) > 0))
     everyone = [
-        ChunkTask(j, 0, np.array([-1]), plan.members(j), math.inf, twice=j == first)
+        ChunkTask(j, 0, np.array([-1]), there.members(j), math.inf, twice=j == first)
         for j in range(n_databases)
         if 0 in left[j][:1]
     ]
@@ -310,15 +160,15 @@ def _next_tasks(plan: _Plan, chunks: list[Chunk], workers: int) -> list[ChunkTas
     for j in range(n_databases):
         seconds = max(min(_CHUNK_SECONDS, fair), 5 * fetch_seconds[j], 0.05)
         size = max(1, min(int(seconds / call_seconds[j]), _CHUNK_BYTES // item_bytes))
-        members = plan.members(j)
+        members = there.members(j)
         for stretch in _stretches(left[j], size):
             whom = members[stretch.start - 1 : stretch.stop - 1]
             tasks.append(ChunkTask(j, stretch.start, whom, None, 2 * seconds))
     return tasks
 
 
-def _unfinished(plan: _Plan, chunks: list[Chunk]) -> list[npt.NDArray[np.int64]]:
-    finished = [np.zeros(plan.n_items(j), np.bool_) for j in range(len(plan.starts) - 1)]
+def _unfinished(there: Presence, chunks: list[Chunk]) -> list[npt.NDArray[np.int64]]:
+    finished = [np.zeros(there.n_items(j), np.bool_) for j in range(len(there.databases))]
     for chunk in chunks:
         finished[chunk.database][chunk.first : chunk.stop] = True
     return [np.flatnonzero(~flags) for flags in finished]
@@ -363,15 +213,15 @@ class _Crew:
         self._local_until = -math.inf if configured or jobs is not None else time.monotonic() + _LOCAL_SECONDS
         self.workers = max(1, int(effective_n_jobs(self._jobs)))
 
-    def run(self, query: FunctionQuery, tasks: list[ChunkTask]) -> Generator[Chunk, None, None]:
+    def run(self, query: FunctionQuery, fetch: Fetch, tasks: list[ChunkTask]) -> Generator[Chunk, None, None]:
         """Chunks as they are finished, in any order."""
         # Starting processes takes about a second: not worth it for work that is done by then.
         at = 0
         while at < len(tasks) and time.monotonic() < self._local_until:
-            yield run_task(query, tasks[at])
+            yield run_task(query, fetch, tasks[at])
             at += 1
         try:
-            yield from self._run_parallel(query, tasks[at:])
+            yield from self._run_parallel(query, fetch, tasks[at:])
         except BrokenExecutor:
             broken = (
                 "A worker process ended abruptly, perhaps because it ran out of memory. Hint: ask for fewer `jobs`."
@@ -382,11 +232,11 @@ class _Crew:
             return
         raise QueryError(broken)
 
-    def _run_parallel(self, query: FunctionQuery, tasks: list[ChunkTask]) -> Generator[Chunk, None, None]:
+    def _run_parallel(self, query: FunctionQuery, fetch: Fetch, tasks: list[ChunkTask]) -> Generator[Chunk, None, None]:
         from joblib import Parallel, delayed
 
         parallel = Parallel(n_jobs=self._jobs, batch_size=1, return_as="generator_unordered")
-        chunks = parallel(delayed(work_for)(os.getpid(), run_task, query, task) for task in tasks)
+        chunks = parallel(delayed(work_for)(os.getpid(), run_task, query, fetch, task) for task in tasks)
         try:
             for chunk in chunks:  # noqa: UP028 — `yield from` would close it outside of the filter below
                 yield chunk
@@ -408,21 +258,22 @@ def _refuse_if_all_failed(chunks: list[Chunk]) -> None:
         )
 
 
-def _assemble(chunks: list[Chunk], plan: _Plan, *, draws: int | None, **presence: Any) -> Results:
+def assemble_calls(chunks: list[Chunk], there: Presence, draws: int | None) -> Results:
+    """Results from chunks, wherever they were run."""
+    _refuse_if_all_failed(chunks)
     chunks = sorted(chunks, key=lambda chunk: (chunk.database, chunk.first))
     # The first database with components sets their order, by its answer with everyone, whichever chunk finished first.
     names = next((chunk.names for chunk in chunks if chunk.names is not None), None) or SCALAR
     shape = (draws or 1, max(len(names), 1))
-    n_databases = len(plan.starts) - 1
-    q, entry_q = np.empty((n_databases, *shape)), np.empty((len(plan.entries), *shape))
+    q, entry_q = np.empty((len(there.databases), *shape)), np.empty((len(there.entries), *shape))
     outcomes, entry_outcomes = np.empty(q.shape, np.int8), np.empty(entry_q.shape, np.int8)
     for chunk in chunks:
         at = places(chunk.names, names, database=chunk.database)
         skip = 1 if chunk.first == 0 else 0
         if skip:
             q[chunk.database], outcomes[chunk.database] = chunk.values[0][:, at], chunk.outcomes[0][:, at]
-        base = plan.starts[chunk.database] - 1
-        into = plan.entries[base + chunk.first + skip : base + chunk.stop]
+        base = there.firsts[chunk.database] - 1
+        into = there.entries[base + chunk.first + skip : base + chunk.stop]
         entry_q[into], entry_outcomes[into] = chunk.values[skip:, :, at], chunk.outcomes[skip:, :, at]
     index = (slice(None), 0 if draws is None else slice(None), 0 if names == SCALAR else slice(None))
     return Results(
@@ -432,5 +283,8 @@ def _assemble(chunks: list[Chunk], plan: _Plan, *, draws: int | None, **presence
         entry_outcomes=np.ascontiguousarray(entry_outcomes[index]),
         components=None if names == SCALAR else names,
         draws=draws,
-        **presence,
+        databases=there.databases,
+        individuals=there.individuals,
+        starts=there.starts,
+        entry_database=there.entry_database,
     )

@@ -213,17 +213,27 @@ def _is(value: Any, package: str, name: str) -> bool:
 
 
 Fetch = Callable[[int], tuple[dict[str, npt.NDArray[Any]], npt.NDArray[Any]]]
+"""From the position of a database: its columns and, for each row, the index of its individual, -1 for nobody."""
 
 
 @dataclass(frozen=True, eq=False)
 class FunctionQuery:
-    """What every chunk needs to know."""
+    """A function that is called on rows.
+
+    Attributes
+    ----------
+    function : ``function(rows)`` returns a number, a sequence of numbers, a mapping of names to numbers, or None; with
+        ``draws`` it is called as ``function(rows, rng)``. The rows are its own: it may change them.
+    frame : what the rows are: a "dict" of arrays, or a "pandas", "polars" or "arrow" frame
+    draws : calls for each result of a randomised function, each with the generator of (seed, database, draw): so chance
+        is the same with everyone and without each individual, and no result depends on the order of the work
+    seed : a whole number
+    """
 
     function: Callable[..., Any]
-    fetch: Fetch
-    frame: FrameKind
-    draws: int | None
-    seed: int
+    frame: FrameKind = "dict"
+    draws: int | None = None
+    seed: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -288,10 +298,10 @@ class Chunk:
         return Chunk(names=None if names is None else tuple(names), values=values, outcomes=outcomes, **facts)
 
 
-def run_task(query: FunctionQuery, task: ChunkTask) -> Chunk:
+def run_task(query: FunctionQuery, fetch: Fetch, task: ChunkTask) -> Chunk:
     """One chunk; this is what workers do."""
     began = time.perf_counter()
-    rows = _fetch(query, task)
+    rows = _fetched(query, fetch, task)
     fetch_seconds = time.perf_counter() - began
     twice = task.twice and query.draws is None
     earlier = _call(query, rows, task.database, int(task.individuals[0]), 0)[0] if twice else None
@@ -324,9 +334,9 @@ def run_task(query: FunctionQuery, task: ChunkTask) -> Chunk:
     )
 
 
-def _fetch(query: FunctionQuery, task: ChunkTask) -> DatabaseRows:
+def _fetched(query: FunctionQuery, fetch: Fetch, task: ChunkTask) -> DatabaseRows:
     try:
-        columns, codes = query.fetch(task.database)
+        columns, codes = fetch(task.database)
     except EmprivError:
         raise
     except Exception as error:

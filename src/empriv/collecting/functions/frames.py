@@ -146,6 +146,16 @@ def _pandas_column(column: npt.NDArray[Any], pandas: Any) -> Any:
     return column
 
 
+def frame_kind(frame: Any) -> FrameKind:
+    """What a function receives, checked: one of `FRAME_KINDS`, of a package that is installed."""
+    if frame not in FRAME_KINDS:
+        raise InputError(f"`frame` must be one of {', '.join(map(repr, FRAME_KINDS))}, got {frame!r}.")
+    kind: FrameKind = frame
+    if kind != "dict":
+        frame_package(kind)
+    return kind
+
+
 def frame_package(kind: FrameKind) -> Any:
     """The package that makes such frames."""
     try:

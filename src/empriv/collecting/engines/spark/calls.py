@@ -58,10 +58,9 @@ def called(query: FunctionQuery, columns: tuple[str, ...], database: int, table:
     codes = table[CODE].to_numpy().astype(np.int64)
     arrays = {name: _plain(table[name]) for name in columns}
     members = np.unique(codes[codes >= 0])
-    here = FunctionQuery(query.function, lambda _: (arrays, codes), query.frame, query.draws, query.seed)
     everyone_first = np.concatenate(([-1], members))
     task = ChunkTask(database, 0, everyone_first, members, float("inf"), twice=database == 0)
-    return run_task(here, task).to_bytes()
+    return run_task(query, lambda _: (arrays, codes), task).to_bytes()
 
 
 def _plain(column: Any) -> npt.NDArray[Any]:
