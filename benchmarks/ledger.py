@@ -55,7 +55,7 @@ def fill(ledger: Ledger, count: int, same_query: bool) -> None:
         with (
             mock.patch.object(store, "opened", kept),
             mock.patch.object(store, "transaction", joined),
-            mock.patch.object(book, "_glance", side_effect=lambda *_: (key, head)),
+            mock.patch.object(book, "check_recent_entries", side_effect=lambda *_: (key, head)),
         ):
             for number in range(count):
                 entry = ledger.release(release(number, same_query), lambda: 1.0).entry

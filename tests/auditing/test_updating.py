@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import empriv
-from empriv.auditing.updating import bounds_whenever, error_at_look, with_further_databases
+from empriv.auditing.updating import anytime_bounds, error_at_look, with_further_databases
 from empriv.collecting.run_query import Run
 
 
@@ -68,16 +68,16 @@ def test_errors_of_all_looks_add_up() -> None:
     assert sum(error_at_look(number, 0.95) for number in range(1, 100_000)) == pytest.approx(0.05, abs=1e-6)
 
 
-def test_bounds_whenever_are_wider_and_move_at_looks_only() -> None:
+def test_anytime_bounds_are_wider_and_move_at_looks_only() -> None:
     audit = empriv.audit(_data(0, 125), "sum(amount)", known="nothing")
-    at_any_time = bounds_whenever(audit, 0.1)
+    at_any_time = anytime_bounds(audit, 0.1)
     assert at_any_time.looks == (30, 60, 120)
     assert at_any_time.next_look == 240
     assert at_any_time.lower <= audit.delta(0.1) <= at_any_time.upper
     assert at_any_time.upper > audit.bounds(0.1).upper
-    fewer = bounds_whenever(empriv.audit(_data(0, 121), "sum(amount)", known="nothing"), 0.1)
+    fewer = anytime_bounds(empriv.audit(_data(0, 121), "sum(amount)", known="nothing"), 0.1)
     assert fewer == at_any_time
-    none_yet = bounds_whenever(empriv.audit(_data(0, 29), "sum(amount)", known="nothing"), 0.1)
+    none_yet = anytime_bounds(empriv.audit(_data(0, 29), "sum(amount)", known="nothing"), 0.1)
     assert (none_yet.lower, none_yet.upper, none_yet.next_look) == (0.0, 1.0, 30)
 
 

@@ -167,10 +167,10 @@ def test_a_saved_audit_grows_by_a_day(audited: Path, tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     audit = empriv.load(grown)
     assert audit.n_databases == 101
-    assert "Whenever you look (95% for all looks together): delta at epsilon 1 is between 0 and" in " ".join(
+    assert "AnytimeBounds you look (95% for all looks together): delta at epsilon 1 is between 0 and" in " ".join(
         done.output.split()
     )
-    at_any_time = audit.bounds_whenever(1.0)
+    at_any_time = audit.anytime_bounds(1.0)
     assert at_any_time.looks == (30, 60)
     done = CliRunner().invoke(main, [*command[:2], str(grown), command[3]])
     assert done.exit_code == 1

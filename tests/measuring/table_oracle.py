@@ -252,7 +252,7 @@ def figures(others: Array, added: Array, there: npt.NDArray[np.bool_], epsilon: 
         there=leaks + (1 - leaks) * float(weights @ estimates),
         there_upper=upper(epsilon),
         random_day=random_day_estimate(fitted, added, epsilon),
-        random_day_upper=on_random_day(upper, most, epsilon),
+        random_day_upper=unconditional(upper, most, epsilon),
         leaks=leaks,
     )
 
@@ -263,7 +263,7 @@ def pairs_of(fitted: Fit, influence: Array) -> list[Pair]:
     return [dominating(upper_curve(z, float(w))) for z, w in zip(residuals.T, shifts, strict=True)]
 
 
-def on_random_day(upper: Callable[[float], float], share: float, epsilon: float) -> float:
+def unconditional(upper: Callable[[float], float], share: float, epsilon: float) -> float:
     """The bound of somebody who is there with at most this probability, from the bound where they are there.
 
     ``∫((1-s)p + s p_D - a p)_+ = s ∫(p_D - (1 + (a-1)/s) p)_+`` and

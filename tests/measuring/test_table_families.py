@@ -126,7 +126,7 @@ def test_a_bound_there_gives_that_of_a_random_day() -> None:
     """With the exact curve and the exact share the bound is the truth of a mixture."""
     law = families.Factors("normal", 4)
     person = families.Person(np.array([[0, 0, 0, 1.5]]), np.array([0.1]))
-    bound = oracle.on_random_day(lambda epsilon: families.normal_delta(1.5, epsilon), 0.1, EPSILON)
+    bound = oracle.unconditional(lambda epsilon: families.normal_delta(1.5, epsilon), 0.1, EPSILON)
     assert bound == pytest.approx(families.truths(law, person, EPSILON)[1], abs=0.002)
 
 

@@ -447,7 +447,7 @@ def test_what_needs_everybodys_results_is_refused(tmp_path: Path) -> None:
         lambda: found.repeated(5),
         lambda: found.how_often(epsilon=0.1, delta=0.1),
         lambda: found.updated(rows()),
-        lambda: found.bounds_whenever(0.1),
+        lambda: found.anytime_bounds(0.1),
         lambda: found.release(1.0, noise=noise, ledger=ledger, database=1),
         lambda: empriv.design_noise(found, epsilon=1.0, delta=0.5),
         lambda: empriv.advise(found, epsilon=0.1, delta=0.1),

@@ -32,7 +32,13 @@ from empriv.auditing.summary import (
     tail_sentence,
     with_validity,
 )
-from empriv.auditing.updating import Whenever, bounds_whenever, databases_like, further_results, with_further_databases
+from empriv.auditing.updating import (
+    AnytimeBounds,
+    anytime_bounds,
+    databases_like,
+    further_results,
+    with_further_databases,
+)
 from empriv.base.arguments import finite_epsilon, one_of, probability, rising_epsilons, whole_number
 from empriv.base.storage import write_archive
 from empriv.base.targets import Target
@@ -244,13 +250,13 @@ class Audit:
         refuse_totals(self.risk, "updated")
         return with_further_databases(self, databases_like(self.origin, rows), Run(**options))
 
-    def bounds_whenever(self, epsilon: float, level: float | None = None) -> Whenever:
+    def anytime_bounds(self, epsilon: float, level: float | None = None) -> AnytimeBounds:
         """Bounds on delta for an audit that is looked at again and again while databases are added.
 
         Those of `bounds` hold for one look. These hold for all looks together; they move at 30, 60, 120, ... databases.
         """
-        refuse_totals(self.risk, "bounds_whenever")
-        return bounds_whenever(self, epsilon, level)
+        refuse_totals(self.risk, "anytime_bounds")
+        return anytime_bounds(self, epsilon, level)
 
     @cached_property
     def components(self) -> dict[str, Audit]:

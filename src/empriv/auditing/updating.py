@@ -1,7 +1,7 @@
 """An audit that grows: further databases are added to it, and bounds hold whenever one looks.
 
 The query is run on the further databases alone. Whoever looks every day at bounds of 95% is wrong some day with more
-than 5%: `bounds_whenever` looks at 30, 60, 120, ... databases only, with an error that is shared out among the looks.
+than 5%: `anytime_bounds` looks at 30, 60, 120, ... databases only, with an error that is shared out among the looks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Whenever:
+class AnytimeBounds:
     """Bounds on delta that hold together at all looks, however often one looks.
 
     Attributes
@@ -49,7 +49,7 @@ class Whenever:
     def sentence(self) -> str:
         """In words."""
         looked_at = self.looks[-1] if self.looks else 0
-        return words.whenever(self.epsilon, self.level, self.lower, self.upper, looked_at, self.next_look)
+        return words.anytime(self.epsilon, self.level, self.lower, self.upper, looked_at, self.next_look)
 
     @property
     def next_look(self) -> int:
@@ -62,7 +62,7 @@ def error_at_look(number: int, level: float) -> float:
     return (1.0 - level) * 6.0 / (math.pi * number) ** 2
 
 
-def bounds_whenever(audit: Audit, epsilon: float, level: float | None = None) -> Whenever:
+def anytime_bounds(audit: Audit, epsilon: float, level: float | None = None) -> AnytimeBounds:
     """Bounds on delta that are valid at any time: those of the looks at 30, 60, 120, ... databases, in their order."""
     level = confidence_level(audit.measured.usual_level if level is None else level)
     lower, upper, looks = 0.0, 1.0, []
@@ -73,7 +73,7 @@ def bounds_whenever(audit: Audit, epsilon: float, level: float | None = None) ->
         here = bounds(risk, float(epsilon), 1.0 - error_at_look(len(looks), level))
         lower, upper = max(lower, float(here.lower)), min(upper, float(here.upper))
         count *= 2
-    return Whenever(float(epsilon), level, lower, upper, tuple(looks))
+    return AnytimeBounds(float(epsilon), level, lower, upper, tuple(looks))
 
 
 def with_further_databases(audit: Audit, data: Databases, run: Run) -> Audit:

@@ -167,7 +167,7 @@ def _update(path: str, settings: Settings) -> None:
 
     finish(
         grown, settings, save=settings.save or path,
-        further=lambda made: (made.bounds_whenever(made.epsilons[0]).sentence,),
+        further=lambda made: (made.anytime_bounds(made.epsilons[0]).sentence,),
     )  # fmt: skip
 
 

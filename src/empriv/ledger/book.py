@@ -159,14 +159,14 @@ class Ledger:
     def policy(self) -> Policy:
         """The policy that holds."""
         with self._reading() as connection:
-            _glance(connection, self.path)
+            check_recent_entries(connection, self.path)
             return _policy(connection, self.path)
 
     @property
     def head(self) -> Head:
         """Where the chain ends: noted elsewhere, it lets `verify` see that the file was replaced or cut short."""
         with self._reading() as connection:
-            return _glance(connection, self.path)[1]
+            return check_recent_entries(connection, self.path)[1]
 
     def entries(self) -> tuple[Entry, ...]:
         """All entries, in the order in which they were written."""
@@ -176,7 +176,7 @@ class Ledger:
     def released(self, identity: Identity, rows: RowSketches | None = None) -> tuple[ReleaseEntry, ...]:
         """Earlier releases from databases that overlap with these by name, or share rows with them, in their order."""
         with self._reading() as connection:
-            key, _ = _glance(connection, self.path)
+            key, _ = check_recent_entries(connection, self.path)
             digests = digests_of(identity, key)
             found = {
                 row.entry: row
@@ -193,7 +193,7 @@ class Ledger:
         0 stands for the same source cut into other databases, of which labels cannot tell what they share.
         """
         with self._reading() as connection:
-            key, _ = _glance(connection, self.path)
+            key, _ = check_recent_entries(connection, self.path)
             shared = store.overlaps(connection, digests_of(identity, key))
             counts = {
                 number: count for name, count in shared.items() for number in store.entries_from(connection, [name])
@@ -232,7 +232,7 @@ class Ledger:
         form_of(release.query)  # parsed, and remembered, before others have to wait
         with store.opened(self.path, timeout=self.timeout) as connection:
             with store.transaction(connection, write=True):
-                key, head = _glance(connection, self.path)
+                key, head = check_recent_entries(connection, self.path)
                 digests = digests_of(release.identity, key)
                 asked = indexed(release, digests, key, entry=head.count + 1, further=False)
                 sharing = store.overlaps(connection, digests)
@@ -299,13 +299,13 @@ class Ledger:
         from empriv.ledger.budget import left_of
 
         with self._reading() as connection:
-            _glance(connection, self.path)
+            check_recent_entries(connection, self.path)
             return left_of(connection, _policy(connection, self.path))
 
     def knows_plan(self, plan: str, *, scope: str = "") -> bool:
         """Whether the prices of a plan are kept already."""
         with self._reading() as connection:
-            key, _ = _glance(connection, self.path)
+            key, _ = check_recent_entries(connection, self.path)
             return store.prices_entry(connection, keyed(key, "plan", "by name", scope, plan)) is not None
 
     def change_policy(self, policy: Policy) -> Entry:
@@ -313,7 +313,7 @@ class Ledger:
         if not isinstance(policy, Policy):
             raise InputError(f"`policy` must be a Policy, got {type(policy).__name__}.")
         with store.opened(self.path, timeout=self.timeout) as connection, store.transaction(connection, write=True):
-            _, head = _glance(connection, self.path)
+            _, head = check_recent_entries(connection, self.path)
             body = body_of(head.count + 1, "policy", {"policy": to_json(policy)})
             written = store.append(connection, body, previous=head.hash)
             store.add_policy(connection, head.count + 1)
@@ -371,7 +371,7 @@ class Ledger:
             yield connection
 
 
-def _glance(connection: sqlite3.Connection, path: Path) -> tuple[bytes, Head]:
+def check_recent_entries(connection: sqlite3.Connection, path: Path) -> tuple[bytes, Head]:
     """The key and the end of a chain whose first and last entries, and some between, are as they were written.
 
     The work is the same however many entries there are. Which entries between is chance, so that damage that stays is

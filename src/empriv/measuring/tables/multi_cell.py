@@ -89,7 +89,7 @@ class MultiCellPeople:
         databases, places, changes = self.influences.of(row)
         return databases, changes @ self.fit.root[places]
 
-    def on_random_day(self, rows: IntArray) -> Directions:
+    def unconditional(self, rows: IntArray) -> Directions:
         """With everyone against without, in the direction of what each does on the whole."""
         axes = [self._axis_of(row) for row in rows.tolist()]
         points = np.array([unit for unit, _, _ in axes]).reshape(len(rows), len(self.fit.kept)) @ self.fit.whitened.T
@@ -120,7 +120,7 @@ class MultiCellPeople:
     def blocks(self, rows: IntArray) -> Iterator[Directions]:
         """Directions of these people, some at a time."""
         for start in range(0, len(rows), _BLOCK):
-            yield self.on_random_day(rows[start : start + _BLOCK])
+            yield self.unconditional(rows[start : start + _BLOCK])
 
     def curves(self, epsilons: FloatArray) -> FloatArray:
         """(rows, epsilons) delta of each of ``rows``, in one direction or by a likelihood ratio."""
