@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from scipy.optimize import brentq
 from scipy.signal import fftconvolve
+from scipy.stats import norm
 
 import empriv
 from empriv.errors import CertificateError, InputError
@@ -110,9 +112,11 @@ def design_kind(kind: str, epsilon: float, delta: float) -> float:
     """Closed forms of both mechanisms for a move of 2: s = d/(epsilon - 2 log(1 - delta)), and Balle and Wang's."""
     if kind == "laplace":
         return 2.0 / (epsilon - 2 * math.log1p(-delta))
-    from empriv.protocols.ready import gaussian_scale
 
-    return math.sqrt(2 / math.pi) * gaussian_scale(2.0, epsilon, delta)
+    def left(s: float) -> float:
+        return float(norm.cdf(1 / s - epsilon * s / 2) - math.exp(epsilon) * norm.cdf(-1 / s - epsilon * s / 2)) - delta
+
+    return math.sqrt(2 / math.pi) * float(brentq(left, 1e-3, 1e6))
 
 
 def test_data_that_hide_somebody_need_less_than_classical_noise() -> None:

@@ -101,9 +101,9 @@ def test_honest_noise_from_a_file_releases_with_figures_of_the_audit(
     done = audit.release(float(audit.results.q[DAY]), noise=noise, ledger=ledger, database=DAY)
     assert done.entry.achieved.delta == noise.achieved_delta(1.0)
     # The second time nothing is certified: the same noise for the same audit was.
-    before = dict(audit._certified)
+    before = dict(audit.certified)
     audit.release(float(audit.results.q[4]), noise=noise, ledger=ledger, database=4)
-    assert audit._certified == before
+    assert audit.certified == before
 
 
 def test_a_forged_file_of_table_noise(data: Any, tmp_path: Path) -> None:

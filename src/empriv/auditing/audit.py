@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from empriv.auditing.composing import Asked, Composition, release_through
-from empriv.auditing.deciding import case_of, reasons_against, verdicts_on
+from empriv.auditing.composing import Composition, release_through
+from empriv.auditing.deciding import case_of, verdicts_on
 from empriv.auditing.in_chunks import totals_to_parts
 from empriv.auditing.knowledge import KnownRisk, known_facts, known_to_parts, nothing_known_to_json
 from empriv.auditing.summary import (
@@ -103,6 +103,7 @@ class Audit:
     noun : what an individual is called there, such as "aircraft"; empty: by the column that identifies it
     paper : whether verdicts are asked as in the paper: random databases, and the estimate decides
     targets : what it is judged by, whichever command asks
+    certified : noise that was judged for this audit already, by what it claims
 
     Examples
     --------
@@ -134,7 +135,7 @@ class Audit:
     targets: tuple[Target, ...] = ()
     _bounds: dict[Any, Bounds] = field(default_factory=dict, init=False, repr=False)
     _verdicts: dict[Any, Verdict] = field(default_factory=dict, init=False, repr=False)
-    _certified: dict[str, Noise | TableNoise] = field(default_factory=dict, init=False, repr=False)
+    certified: dict[str, Noise | TableNoise] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def measured(self) -> AnyRisk:
@@ -590,12 +591,6 @@ class Audit:
             ``answer``, ``repeated`` (the same release gives the same answer), ``entry``.
         """
         refuse_totals(self.risk, "release")
-        given = _noise_given(self.against)
-        asked = Asked(
-            self.alone.risk, self.query, self.text, self.component, self.origin, self.scope, self.composition,
-            self._certified, None if given is None else subject_of(given).risk,
-            lambda made: reasons_against(made, self.alone),
-        )  # fmt: skip
         further, dated = None, True
         if rows is not None:
             from empriv.collecting.origins import describe
@@ -605,7 +600,7 @@ class Audit:
             further = further_results(self.alone, data, Run(verified_on=database))
             dated = describe(data).dated
         return release_through(
-            ledger, asked, value, noise=noise, database=database, further=further, dated=dated, review=review
+            ledger, self, value, noise=noise, database=database, further=further, dated=dated, review=review
         )
 
     def noise_subject(self) -> NoiseSubject:

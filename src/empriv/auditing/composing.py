@@ -11,13 +11,13 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from empriv.auditing.deciding import reasons_against
 from empriv.auditing.updating import unlike
 from empriv.base.row_sketches import RowSketches
-from empriv.collecting.origins import Origin
 from empriv.errors import InputError, RefusalError
 from empriv.ledger import (
     Content,
@@ -35,7 +35,6 @@ from empriv.ledger import (
 )
 from empriv.ledger.budget import Plans, Prices, fits_in_one
 from empriv.ledger.values import label_text
-from empriv.measuring import AnyRisk
 from empriv.measuring.any_risk import total_risk_of
 from empriv.measuring.densities.density import Density
 from empriv.measuring.line.moves import moves_of
@@ -45,6 +44,9 @@ from empriv.noise.law import Law
 from empriv.noise.noise import Noise
 from empriv.noise.table_noise import TableNoise
 from empriv.results import Results
+
+if TYPE_CHECKING:
+    from empriv.auditing.audit import Audit
 
 NOW = "asked now"  # name of the new query beside the earlier ones
 _DRAWS = 32
@@ -148,34 +150,9 @@ def composition(
     return Composition(stacked, laws, own, tuple(entry.id for entry in entries))
 
 
-@dataclass(frozen=True, eq=False)
-class Asked:
-    """What an audit says of the query that is released.
-
-    Attributes
-    ----------
-    risk : of the query alone
-    given : the same given what is known, if noise can be designed for that
-    against : why an answer must not be released with a noise, in sentences; nothing if it may be
-    query, text, component, origin, scope, composition : as in `Audit`
-    certified : noise that was certified for this risk already, by what it claims
-    """
-
-    risk: AnyRisk = field(repr=False)
-    query: str
-    text: str | None
-    component: str | None
-    origin: Origin | None
-    scope: str
-    composition: Composition | None
-    certified: dict[str, Noise | TableNoise] = field(repr=False)
-    given: AnyRisk | None = field(default=None, repr=False)
-    against: Callable[[Noise | TableNoise], Sequence[str]] = lambda _: ()
-
-
 def release_through(
     ledger: Ledger,
-    asked: Asked,
+    asked: Audit,
     value: float | Mapping[str, float] | None,
     *,
     noise: Noise | TableNoise,
@@ -188,11 +165,12 @@ def release_through(
 
     ``further`` are results on rows of a further database; ``dated`` says whether its date is that of its rows.
     """
+    alone = asked.alone
     noise = _certified(asked, noise)
-    reasons = asked.against(noise)
+    reasons = reasons_against(noise, alone)
     if reasons:
         raise RefusalError(f"The answer must not be released with this noise. {reasons[0]}")
-    results = asked.risk.results
+    results = alone.risk.results
     audited, rows = results, results.rows
     if further is not None:
         value, database, further = _of_further(results, further, value, database, noise)
@@ -311,9 +289,9 @@ def _check_day(noise: Noise | TableNoise, results: Results, database: Any) -> No
     )
 
 
-def _plan(asked: Asked, law: Mapping[str, Any], policy: Policy) -> str:
+def _plan(asked: Audit, law: Mapping[str, Any], policy: Policy) -> str:
     """Name of what a release of this query with this noise tells of each person, as the policy adds it up."""
-    facts = [asked.risk.results.digest, asked.query, asked.text, asked.component, law, policy.to_json()]
+    facts = [asked.alone.risk.results.digest, asked.query, asked.text, asked.component, law, policy.to_json()]
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
@@ -349,13 +327,13 @@ def releases_fitting(noise: Noise | TableNoise, policy: Policy) -> int | None:
     return fitting if fitting is None else max(1, fitting)
 
 
-def _certified(asked: Asked, noise: Noise | TableNoise) -> Noise | TableNoise:
+def _certified(asked: Audit, noise: Noise | TableNoise) -> Noise | TableNoise:
     """The noise with a certificate for the audit at hand: what it says of itself, and of its results, is a claim."""
     claim = f"{type(noise).__name__} {noise.claim}"
     if claim not in asked.certified:
-        risk = asked.risk if asked.given is None else asked.given
+        risk = asked.noise_subject().risk
         if noise.risk.results.digest != risk.results.digest:
-            if noise.risk.results.digest == asked.risk.results.digest:
+            if noise.risk.results.digest == asked.alone.risk.results.digest:
                 raise InputError(
                     "`noise` must hide people from somebody who knows what this audit counts as known, got noise for "
                     "somebody who knows nothing. Hint: design_noise(audit, ...); or audit with known='nothing'."

@@ -35,8 +35,8 @@ PROTOCOL_KEYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "hidden": (("cells",), ()),
     "complementary": ((), ("keep",)),
     "cell_noise": (("scale",), ("law",)),
-    "laplace": (("sensitivity", "epsilon"), ("sampler",)),
-    "gaussian": (("sensitivity", "epsilon", "delta"), ("sampler",)),
+    "laplace": (("sensitivity", "epsilon"), ()),
+    "gaussian": (("sensitivity", "epsilon", "delta"), ()),
     "noised": (("noise",), ()),
 }
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from empriv.base.arguments import one_of
 from empriv.errors import InputError
+from empriv.measuring.series.composition import gaussian_delta
 from empriv.results import FloatArray
 
 KINDS = ("laplace", "gaussian")
@@ -60,8 +61,8 @@ class NoiseKernel:
 def alone(kernel: NoiseKernel, epsilons: npt.ArrayLike, move: npt.ArrayLike) -> FloatArray:
     """Hockey stick at epsilon of the noise and the noise moved: what it leaves of any law, given nothing but the move.
 
-    Arguments are broadcast. Laplace: 1 - exp((epsilon - d/b)/2). Gaussian (Balle and Wang, 2018, theorem 8):
-    Phi(d/2s - epsilon s/d) - e^epsilon Phi(-d/2s - epsilon s/d). On a lattice, sums over cells, d rounded up to them.
+    Arguments are broadcast. Laplace: 1 - exp((epsilon - d/b)/2). Gaussian: `gaussian_delta` of d/s. On a lattice, sums
+    over cells, d rounded up to them.
     """
     epsilon, move = np.broadcast_arrays(np.asarray(epsilons, float), np.abs(np.asarray(move, float)))
     if kernel.step and (kernel.kind == "laplace" or kernel.scale < _WIDE * kernel.step):
@@ -71,11 +72,7 @@ def alone(kernel: NoiseKernel, epsilons: npt.ArrayLike, move: npt.ArrayLike) -> 
     d = move / kernel.scale
     if kernel.kind == "laplace":
         return np.asarray(np.maximum(0.0, -np.expm1(np.minimum(0.0, (epsilon - d) / 2))))
-    from scipy.special import ndtr  # heavy, and not always needed
-
-    safe = np.where(d > 0, d, 1.0)
-    stick = ndtr(safe / 2 - epsilon / safe) - np.exp(epsilon) * ndtr(-safe / 2 - epsilon / safe)
-    return np.asarray(np.where(d > 0, np.clip(stick, 0.0, 1.0), 0.0))
+    return gaussian_delta(d, epsilon)
 
 
 def _alone_on_lattice(kernel: NoiseKernel, epsilon: FloatArray, move: FloatArray) -> FloatArray:
@@ -107,7 +104,7 @@ def classical(epsilon: float, delta: float, reach: float, kind: str = "laplace",
     ``reach`` is positive, and epsilon or delta is; Gaussian noise needs a delta.
 
     Laplace: b = reach/(epsilon - 2 log(1 - delta)), which is 1/epsilon for delta = 0; Gaussian: the analytic mechanism.
-    With a step, of the discrete law.
+    With a step, of the discrete law. Continuous noise is a billionth wider: rounding must not make it too narrow.
     """
 
     def enough(scale: float) -> bool:
@@ -121,7 +118,7 @@ def classical(epsilon: float, delta: float, reach: float, kind: str = "laplace",
     for _ in range(60):
         middle = math.sqrt(low * high)
         low, high = (low, middle) if enough(middle) else (middle, high)
-    return NoiseKernel(kind, high, step)
+    return NoiseKernel(kind, high if step else high * (1 + 1e-9), step)
 
 
 @runtime_checkable

@@ -14,12 +14,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from empriv.errors import InputError
 
 if TYPE_CHECKING:
     from empriv.base.row_sketches import RowSketch
+    from empriv.collecting.origins import Origin
     from empriv.results import FloatArray, Results
 
 
@@ -74,25 +75,6 @@ _MOMENT = re.compile(
 _UNNAMED = frozenset(("a table in memory", "results"))
 
 
-class Described(Protocol):
-    """Where an audit's rows came from: the part of `empriv.collecting.origins.Origin` that tells data apart."""
-
-    @property
-    def sources(self) -> tuple[str, ...]: ...
-
-    @property
-    def database(self) -> str | None: ...
-
-    @property
-    def individual(self) -> tuple[str, ...]: ...
-
-    @property
-    def drawn(self) -> str | None: ...
-
-    @property
-    def computed(self) -> bool: ...
-
-
 @dataclass(frozen=True)
 class Identity:
     """Which databases a release concerns, without their rows.
@@ -129,7 +111,7 @@ class Identity:
         return bool(self.cut) and not drawn and bool(self.sources) and not _UNNAMED & set(self.sources)
 
 
-def identity_of(labels: Iterable[Any], origin: Described | None = None, *, scope: str = "") -> Identity:
+def identity_of(labels: Iterable[Any], origin: Origin | None = None, *, scope: str = "") -> Identity:
     """Identity of the databases of an audit.
 
     Parameters

@@ -15,14 +15,13 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from empriv.errors import MissingExtraError, QueryError
+from empriv.errors import QueryError
 from empriv.noise.drawing import with_noise
 from empriv.noise.noise import Noise
 from empriv.noise.table_noise import TableNoise
 from empriv.results import FloatArray, IntArray, Outcome, Results, outcomes_of
 
 NoiseLaw = Literal["laplace", "gaussian"]
-Sampler = Literal["seeded", "opendp"]
 Codes = npt.NDArray[np.int8]
 Again = Callable[[], tuple[Any, ...]]
 Call = Callable[[FloatArray, Codes, IntArray, Again], str | None]
@@ -91,14 +90,12 @@ class Added:
     ----------
     law : Laplace or Gaussian
     scale : of Laplace noise, or standard deviation; for all numbers, or of each by name
-    sampler : pseudo-random numbers from the seed, or OpenDP's own draws, which ignore the seed
     said : why this scale
     """
 
     law: NoiseLaw
     scale: float | Mapping[str, float]
-    sampler: Sampler
-    said: str
+    said: str = ""
     randomised: ClassVar[bool] = True
 
     @property
@@ -108,11 +105,8 @@ class Added:
     def apply(self, results: Results, *, draws: int, rng: np.random.Generator) -> Results:
         results = with_axis(results, draws)
         shape = results.q.shape
-        if self.sampler == "opendp" and not isinstance(self.scale, Mapping):
-            noise = opendp_noise(self.law, self.scale, int(np.prod(shape))).reshape(shape)
-        else:
-            scale = self._scales(results.components) if isinstance(self.scale, Mapping) else self.scale
-            noise = scale * (rng.laplace(size=shape) if self.law == "laplace" else rng.normal(size=shape))
+        scale = self._scales(results.components) if isinstance(self.scale, Mapping) else self.scale
+        noise = scale * (rng.laplace(size=shape) if self.law == "laplace" else rng.normal(size=shape))
         return replace(results, q=results.q + noise, entry_q=results.entry_q + noise[results.entry_database])
 
     def _scales(self, components: tuple[str, ...] | None) -> FloatArray:
@@ -268,24 +262,6 @@ def with_axis(results: Results, draws: int) -> Results:
         entry_outcomes=repeated(results.entry_outcomes),
         draws=draws,
     )
-
-
-def opendp_noise(law: NoiseLaw, scale: float, count: int) -> FloatArray:
-    """Draws of OpenDP's own mechanism, applied to zeros; their randomness comes from the operating system."""
-    return np.asarray(opendp_mechanism(law, scale)([0.0] * count), np.float64)
-
-
-def opendp_mechanism(law: NoiseLaw, scale: float) -> Any:
-    """OpenDP's mechanism on a list of doubles, with its own account of privacy in ``map``."""
-    try:
-        import opendp.prelude as dp
-    except ImportError as error:
-        raise MissingExtraError("opendp", "release") from error
-    dp.enable_features("contrib")
-    domain = dp.vector_domain(dp.atom_domain(T=float, nan=False))
-    if law == "laplace":
-        return dp.m.make_laplace(domain, dp.l1_distance(T=float), scale=scale)
-    return dp.m.make_gaussian(domain, dp.l2_distance(T=float), scale=scale)
 
 
 def _refuse_chance(call: Call, values: FloatArray, codes: Codes) -> None:

@@ -3,55 +3,19 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, get_args
 
 from empriv.base.arguments import finite_number, fraction, positive_number, whole_number
 from empriv.collecting.queries import Query, query_of
 from empriv.errors import InputError, QueryError
+from empriv.judge.noise_kernels import classical
 from empriv.noise.noise import Noise
 from empriv.noise.table_noise import TableNoise
-from empriv.protocols.answer_steps import Added, Designed, NoiseLaw, Passed, Rounded, Sampler, opendp_mechanism
+from empriv.protocols.answer_steps import Added, Designed, NoiseLaw, Passed, Rounded
 from empriv.protocols.cell_steps import Complementary, Dominance, NamedCells
 from empriv.protocols.protocol import Protocol
 from empriv.protocols.query_steps import CappedPeople, Clipped, TooFew
-
-
-# How much classical noise a stated sensitivity needs. Laplace: sensitivity / epsilon. Gaussian: the smallest standard
-# deviation s at which, for two answers d apart,
-#     delta(epsilon) = F(d / 2s - epsilon s / d) - e^epsilon F(-d / 2s - epsilon s / d),
-# F the standard normal distribution function, is at most delta (the analytic Gaussian mechanism of Balle and Wang,
-# 2018). Both are rounded up: towards more noise.
-def laplace_scale(sensitivity: float, epsilon: float) -> float:
-    """Scale of Laplace noise."""
-    return _up(sensitivity / epsilon)
-
-
-def gaussian_scale(sensitivity: float, epsilon: float, delta: float) -> float:
-    """Standard deviation of Gaussian noise."""
-    low, high = 0.0, 1.0  # of s / d
-    while gaussian_delta(1.0 / high, epsilon) > delta:
-        low, high = high, 2 * high
-    while high - low > 1e-12 * high:
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if gaussian_delta(1.0 / middle, epsilon) > delta else (low, middle)
-    # the formula is a difference of nearly equal numbers: tests show that the margin is wider than its rounding
-    return _up(sensitivity * high * (1 + 1e-9))
-
-
-def gaussian_delta(shift: float, epsilon: float) -> float:
-    """delta at epsilon of Gaussian noise of standard deviation 1 on two answers ``shift`` apart."""
-    from scipy.special import log_ndtr
-
-    near = float(log_ndtr(0.5 * shift - epsilon / shift))
-    far = float(log_ndtr(-0.5 * shift - epsilon / shift))
-    return math.exp(near) * -math.expm1(epsilon + far - near)
-
-
-def _up(number: float) -> float:
-    return math.nextafter(number, math.inf)
-
 
 QueryOrProtocol = str | Callable[..., Any] | Query | Protocol | Sequence[str | Callable[..., Any] | Query]
 
@@ -247,14 +211,14 @@ def cell_noise(query: QueryOrProtocol, *, scale: float | Mapping[str, float], la
     if law not in get_args(NoiseLaw):
         raise InputError(f"`law` must be 'laplace' or 'gaussian', got {law!r}.")
     if not isinstance(scale, Mapping):
-        return plain(query).then(Added(law, positive_number("scale", scale), "seeded", ""))
+        return plain(query).then(Added(law, positive_number("scale", scale)))
     if not scale:
         raise InputError("`scale` must hold a scale for each cell, got none.")
     scales = {str(name): positive_number("scale", each) for name, each in scale.items()}
-    return plain(query).then(Added(law, scales, "seeded", ""))
+    return plain(query).then(Added(law, scales))
 
 
-def laplace(query: QueryOrProtocol, *, sensitivity: float, epsilon: float, sampler: Sampler = "seeded") -> Protocol:
+def laplace(query: QueryOrProtocol, *, sensitivity: float, epsilon: float) -> Protocol:
     """The classical Laplace mechanism on the answer.
 
     Parameters
@@ -263,7 +227,6 @@ def laplace(query: QueryOrProtocol, *, sensitivity: float, epsilon: float, sampl
     sensitivity : the most by which all rows of one individual together can change the answer (for several numbers,
         the sum of changes); you state it, and nothing checks it
     epsilon : of classical differential privacy, at delta = 0, if the sensitivity is right
-    sampler : ``"seeded"`` draws come from the seed; ``"opendp"`` draws are OpenDP's own, which ignore it
 
     Examples
     --------
@@ -272,17 +235,15 @@ def laplace(query: QueryOrProtocol, *, sensitivity: float, epsilon: float, sampl
     """
     size, epsilon = positive_number("sensitivity", sensitivity), positive_number("epsilon", epsilon)
     reason = f"epsilon {epsilon:g} for sensitivity {size:g}"
-    return plain(query).then(_added("laplace", laplace_scale(size, epsilon), sampler, reason))
+    return plain(query).then(Added("laplace", classical(epsilon, 0.0, size).scale, reason))
 
 
-def gaussian(
-    query: QueryOrProtocol, *, sensitivity: float, epsilon: float, delta: float, sampler: Sampler = "seeded"
-) -> Protocol:
+def gaussian(query: QueryOrProtocol, *, sensitivity: float, epsilon: float, delta: float) -> Protocol:
     """The classical Gaussian mechanism on the answer, with the smallest scale that suffices (Balle and Wang, 2018).
 
     Parameters
     ----------
-    query, epsilon, sampler : as for `laplace`
+    query, epsilon : as for `laplace`
     sensitivity : as for `laplace`; for several numbers, the root of the sum of squared changes
     delta : of classical differential privacy, between 0 and 1
 
@@ -294,7 +255,7 @@ def gaussian(
     size, epsilon = positive_number("sensitivity", sensitivity), positive_number("epsilon", epsilon)
     delta = fraction("delta", delta)
     reason = f"epsilon {epsilon:g} and delta {delta:g} for sensitivity {size:g}"
-    return plain(query).then(_added("gaussian", gaussian_scale(size, epsilon, delta), sampler, reason))
+    return plain(query).then(Added("gaussian", classical(epsilon, delta, size, "gaussian").scale, reason))
 
 
 def noised(query: QueryOrProtocol, noise: Noise | TableNoise) -> Protocol:
@@ -345,14 +306,6 @@ def _draws(function: Callable[..., Any], randomised: bool | None) -> bool:
         return False
     by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return sum(parameter.kind in by_place and parameter.default is parameter.empty for parameter in parameters) > 1
-
-
-def _added(law: NoiseLaw, scale: float, sampler: Any, reason: str) -> Added:
-    if sampler not in get_args(Sampler):
-        raise InputError(f"`sampler` must be 'seeded' or 'opendp', got {sampler!r}.")
-    if sampler == "opendp":
-        opendp_mechanism(law, scale)  # if it is not installed, say so now rather than after the query
-    return Added(law, scale, sampler, reason)
 
 
 def _cells(name: str, cells: Any) -> tuple[str, ...]:
