@@ -532,7 +532,7 @@ def _alone(target: TableTarget, kind: str, shape: FloatArray) -> float:
     if kind == "laplace":  # |d|/s adds up to epsilon at most
         return float(np.bincount(days.day, moved).max(initial=0.0)) / target.epsilon * (1 + 1e-9)
     size = math.sqrt(float(np.bincount(days.day, moved**2).max(initial=0.0)))
-    return classical(target.epsilon, target.delta, size, "gaussian").scale * (1 + 1e-9) if size > 0 else 0.0
+    return classical(target.epsilon, target.delta, size, "gaussian").scale if size > 0 else 0.0
 
 
 def _columns(risk: TableRisk) -> list[FloatArray]:
