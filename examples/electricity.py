@@ -59,9 +59,13 @@ def main(out: str, *, quick: bool) -> None:
     verdict = calendar.verdict(epsilon=0.1, delta=0.05, presence="random")
     print(f"is delta at most 0.05? {verdict}")
     alike = [check.sentence for check in alone.checks if check.code == "iid"]
-    known = [message.sentence for message in (*calendar.against.messages, *informed.against.messages)]
-    for sentence in (*alike, *known, *verdict.reasons):
+    for sentence in alike:
         print(textwrap.fill(f"- {sentence}", 110, subsequent_indent="  "))
+    print("noise that hides everybody from somebody who knows the temperature:")
+    capped = empriv.audit(data, "sum(least(kwh, 1000))", known=("min(temperature)", "calendar"))
+    for audit in (informed, capped):
+        noise = empriv.design_noise(audit, epsilon=0.1, delta=0.05, granularity=1.0)
+        print(f"{audit.query:25} expected error {noise.expected_error:6,.0f} on {audit.results.q.mean():,.0f} kWh")
 
     picture(empriv.collect(data, "min(temperature)").q, results.q, results.without(ranked["individual"][0])).save(out)
 

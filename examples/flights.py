@@ -9,7 +9,6 @@ each aircraft an individual: its owner may not want to be known for delays.
 from __future__ import annotations
 
 import argparse
-import textwrap
 
 import empriv
 
@@ -30,9 +29,6 @@ def main(out: str, *, quick: bool) -> None:
     print(f"delta at epsilon 0.1 is {bounds.estimate:.4f}, with 95% confidence at most {bounds.upper:.3f}")
     print(f"total risk at epsilon 0.1 is {audit.total_risk(0.1):.3f}")
     print(f"the most exposed aircraft moved a day's average by up to {ranked['largest_influence'][0]:.1f} minutes")
-    for check in audit.checks:
-        if check.severity != "info":
-            print(textwrap.fill(f"- {check.sentence}", 110, subsequent_indent="  "))
     print("is delta at most 0.05?      at epsilon 0.1   at epsilon 0.5")
     for name, asked in {"average delay": audit, "delays count up to an hour": capped}.items():
         verdicts = [asked.verdict(epsilon=epsilon, delta=0.05) for epsilon in (0.1, 0.5)]

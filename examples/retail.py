@@ -9,7 +9,6 @@ individual, and the question is SQL.
 from __future__ import annotations
 
 import argparse
-import textwrap
 
 import empriv
 
@@ -34,13 +33,10 @@ def main(out: str, *, quick: bool) -> None:
         verdict = audit.verdict(epsilon=0.1, delta=0.05)
         print(f"{name:20} {audit.delta(0.1):12.4f} {verdict.day.cover:31.4f}   {verdict}")
 
-    # The last of them in full: how sure the estimate is, and whether it will do.
+    # Of the last of them, how sure the estimate is.
     bounds = audit.bounds(0.1)
     print(f"\n{audit.results.n_databases} days, {audit.results.n_individuals:,} customers")
     print(f"average purchase, epsilon 0.1: delta {bounds.estimate:.4f}, with 95% confidence at most {bounds.upper:.3f}")
-    known = [message.sentence for message in audit.against.messages] if audit.against else []
-    for sentence in (*known, *verdict.reasons):
-        print(textwrap.fill(f"- {sentence}", 110, subsequent_indent="  "))
     audit.chart("delta", 0.1).save(out)
 
 
