@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -70,54 +69,3 @@ def test_markup_in_names_is_text() -> None:
     parts = {SECRET: empriv.Results.from_arrays(q, [q - 1]), "b": empriv.Results.from_arrays(q * 2, [q * 2 - 1])}
     noise = empriv.design_noise(empriv.measure(empriv.Results.stack(parts)), epsilon=1.0, delta=0.0, granularity=0.25)
     assert "&lt;b&gt;mallory" in noise._repr_html_()
-
-
-class _Kernel:
-    """Stands for IPython: keeps what is shown, in order."""
-
-    kernel = None
-
-    def __init__(self) -> None:
-        self.shown: list[str] = []
-
-    def display(self, data: dict[str, str], *, raw: bool, display_id: bool) -> _Kernel:
-        assert (raw, display_id) == (True, True)
-        self.update(data, raw=True)
-        return self
-
-    def update(self, data: dict[str, str], *, raw: bool) -> None:
-        assert raw
-        self.shown.append(data.get("text/html", data["text/plain"]))
-
-
-def test_a_notebook_shows_the_estimate_of_an_audit_first_and_in_the_end_all(
-    values: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kernel = _Kernel()
-    monkeypatch.setattr("IPython.get_ipython", lambda: kernel)
-    monkeypatch.setattr("IPython.display.display", kernel.display)
-    audit = replace(values["audit"], epsilons=(0.1, 0.5))
-    audit._ipython_display_()
-    first, *_, last = kernel.shown
-    assert first == repr(audit)
-    lines = ["epsilon 0.1: delta", "epsilon 0.5: delta", "Upper bound (95%", "checks made"]
-    assert [sum(line in shown for line in lines) for shown in kernel.shown[:-1]] == [0, 1, 2, 3, 4]
-    assert last == audit._repr_html_()
-    assert all("mallory" not in shown for shown in kernel.shown)
-
-
-def test_ipython_on_a_terminal_shows_an_audit_in_one_line(
-    values: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("IPython.get_ipython", lambda: None)
-    values["audit"]._ipython_display_()
-    assert capsys.readouterr().out == f"{values['audit']!r}\n"
-
-
-def test_what_is_asked_in_turn_is_what_is_said_in_the_end(values: dict[str, Any]) -> None:
-    audit = values["audit"]
-    said = list(audit.in_turn())
-    whole = str(audit)
-    assert said[1] in whole
-    assert said[0].split(", total risk")[1] in whole
-    assert said[-1].startswith(f"{len(audit.checks)} checks made")

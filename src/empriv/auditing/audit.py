@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import version
@@ -25,7 +25,6 @@ from empriv.auditing.knowledge import KnownRisk, known_facts, known_to_parts, no
 from empriv.auditing.summary import (
     Outcomes,
     Summary,
-    figure_line,
     figures,
     outcomes_of,
     summarise,
@@ -42,7 +41,6 @@ from empriv.auditing.updating import (
 from empriv.base.arguments import finite_epsilon, one_of, probability, rising_epsilons, whole_number
 from empriv.base.storage import write_archive
 from empriv.base.targets import Target
-from empriv.base.text import show_in_turn
 from empriv.collecting.origins import Origin, origin_to_json
 from empriv.errors import InputError
 from empriv.judge.noise_kernels import NoiseGiven
@@ -443,20 +441,6 @@ class Audit:
         """Results that are not plain numbers, and point masses."""
         return outcomes_of(self.once)
 
-    def in_turn(self, epsilons: Iterable[float] | float | None = None, *, every: bool = False) -> Iterator[str]:
-        """Sentences about the figures, each as soon as it is known: the estimates, then a bound, then the checks.
-
-        What is computed is kept, so that whoever asks afterwards does not wait again. ``every`` finds bounds at all
-        epsilons, as JSON and pages have them, and not only at the first.
-        """
-        grid = np.array(self.epsilons if epsilons is None else rising_epsilons(epsilons))
-        yield from map(figure_line, figures(self.measured, grid.tolist()))
-        if every:
-            self.bounds(grid)
-        yield self.bounds_at_first(grid).said[0]
-        grave = sum(check.severity != "info" for check in self.checks)
-        yield f"{len(self.checks)} checks made, {grave} of them with something to know."
-
     def bounds_at_first(self, epsilons: Several) -> Bounds:
         """Bounds at the first of these epsilons, or at all of them where they are known, as in a report."""
         grid = np.array(epsilons)
@@ -626,9 +610,6 @@ class Audit:
         import empriv
 
         return empriv.report.notebook_html(self)
-
-    def _ipython_display_(self) -> None:
-        show_in_turn(self.query, self.in_turn(), self, self._repr_html_)
 
 
 def _noise_given(against: object) -> GivenRisk | GivenTableRisk | None:

@@ -37,8 +37,7 @@ class Advance(Protocol):
 class Standing:
     """How far some work is: its stage, which of how many, the share of all that is done, and for how long it has run.
 
-    ``counted`` says that the share is of units that were counted; ``known`` are sentences about what has been found
-    already. How long it will take is not said: nobody knows.
+    ``counted`` says that the share is of units that were counted. How long it will take is not said: nobody knows.
     """
 
     stage: str
@@ -47,7 +46,6 @@ class Standing:
     share: float
     seconds: float
     counted: bool = False
-    known: tuple[str, ...] = ()
 
     @property
     def words(self) -> str:
@@ -115,7 +113,6 @@ class Bar:
         self._stage = ""  # nothing is shown between stages
         self._filled = self._unit_end = self._share = 0.0
         self._counted = False
-        self._known: tuple[str, ...] = ()
         self._drawn: tuple[Progress, TaskID] | None = None
 
     def begin(self, stage: str) -> None:
@@ -147,15 +144,10 @@ class Bar:
 
         return advance
 
-    def know(self, *sentences: str) -> None:
-        """Show above the bar what has been found already, on a terminal, until it is printed for good."""
-        with self._lock:
-            self._known += sentences
-
     def pause(self) -> None:
-        """Take the bar away while something else is printed, and what is known with it."""
+        """Take the bar away while something else is printed."""
         with self._lock:
-            self._stage, self._known = "", ()
+            self._stage = ""
             if self._drawn is not None:
                 self._drawn[0].stop()
                 self._drawn = None
@@ -166,18 +158,12 @@ class Bar:
             place = self._stages.index(self._stage) if self._stage else 0
             self._share = max(self._share, (place + self._filled) / len(self._stages))
             seconds = time.monotonic() - self._began
-            return Standing(
-                self._stage, place + 1, len(self._stages), min(self._share, 1.0), seconds, self._counted, self._known
-            )
+            return Standing(self._stage, place + 1, len(self._stages), min(self._share, 1.0), seconds, self._counted)
 
     def end(self) -> None:
         if self._show:
             self.tell()
-        # Somebody who stops the work, or whose work fails, keeps what they have seen.
-        kept = self._known if self._drawn is not None else ()
         self.pause()
-        for sentence in kept:
-            sys.stderr.write(f"{sentence}\n")
 
     def tell(self) -> None:
         """Tell how far it is to whoever listens, and show it if it has lasted."""
@@ -204,7 +190,7 @@ class Bar:
             if not self._stage:
                 return
             if self._drawn is None:
-                bar = _rich_bar(lambda: self._known)
+                bar = _rich_bar()
                 bar.start()
                 self._drawn = bar, bar.add_task("", total=1.0)
             bar, task = self._drawn
@@ -275,17 +261,11 @@ def _is_file(stream: TextIO) -> bool:
         return False
 
 
-def _rich_bar(known: Callable[[], tuple[str, ...]]) -> Progress:
+def _rich_bar() -> Progress:
     # rich is imported only here: most calls never show anything.
-    from rich.console import Console, RenderableType
+    from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
-    from rich.text import Text
 
-    class WithWhatIsKnown(Progress):
-        def get_renderables(self) -> Iterator[RenderableType]:
-            yield from map(Text, known())
-            yield from super().get_renderables()
-
-    return WithWhatIsKnown(
+    return Progress(
         TextColumn("{task.description}", markup=False), BarColumn(), console=Console(stderr=True), transient=True
     )

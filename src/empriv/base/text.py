@@ -9,7 +9,7 @@ from __future__ import annotations
 import hmac
 import json
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from html import escape
 from typing import Any
 
@@ -64,25 +64,6 @@ def table_html(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
     return (
         f"<div><strong>{_safe(title)}</strong><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )
-
-
-def show_in_turn(title: str, sentences: Iterable[str], value: Any, html: Callable[[], str | None]) -> None:
-    """Show in a notebook what is known of a value at once, a further line when it is, and all of it in the end.
-
-    Where nothing can be replaced once it is shown, as in IPython's terminal, show the value in one line.
-    """
-    from IPython import get_ipython  # it is IPython that asks for this
-    from IPython.display import display
-
-    if not hasattr(get_ipython(), "kernel"):
-        print(repr(value))
-        return
-    known: list[str] = []
-    handle = display({"text/plain": repr(value)}, raw=True, display_id=True)  # type: ignore[no-untyped-call]
-    for sentence in sentences:
-        known.append(sentence)
-        handle.update({"text/plain": repr(value), "text/html": lines_html(title, [*known, "…"])}, raw=True)
-    handle.update({"text/plain": repr(value), "text/html": html()}, raw=True)
 
 
 def _safe(text: str) -> str:

@@ -99,9 +99,12 @@ def finish(
         def work() -> Finished:
             audit = make(engine) if made is None else made
             bar.begin("Measuring")
+            grid = audit.epsilons if epsilons is None else epsilons
             if not short:
-                measure_in_turn(audit, bar, epsilons, every=settings.json is not None)
+                audit.delta(grid)
             bar.begin("Judging")
+            if not short and settings.json is not None:  # at once at all of them, of which the first is one
+                audit.bounds(grid)
             return judged(
                 audit, settings, console, bar, epsilons=epsilons, saved=save or saved, further=further,
                 short=short, quiet=quiet, figures=settings.json is not None or (short and text is not None),
@@ -138,14 +141,6 @@ def audit_stages(settings: Settings) -> tuple[str, ...]:
 def bar_of(stages: Sequence[str], *, quiet: bool) -> Bar:
     """One bar for all stages of the command that runs now; it ends with it."""
     return click.get_current_context().with_resource(whole(stages, show=False if quiet else None))
-
-
-def measure_in_turn(audit: Audit, bar: Bar, epsilons: tuple[float, ...] | None, *, every: bool) -> None:
-    """Measure and judge an audit, and show what is known of it as soon as it is."""
-    for place, sentence in enumerate(audit.in_turn(epsilons, every=every)):
-        if place == 0:
-            bar.begin("Judging")
-        bar.know(printable(sentence))
 
 
 def judged(
