@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import shlex
 import sys
@@ -16,7 +17,7 @@ from click.testing import CliRunner, Result
 
 import empriv
 from empriv.cli.main import main
-from empriv.cli.terminal import as_typed, program, with_keys
+from empriv.cli.terminal import as_typed, program, quoted, with_keys
 
 AUDIT = ("audit", "rows.parquet", "--database", "day", "--individual", "who")
 TARGET = ("--target", "delta <= 0.05 at 0.5")
@@ -178,6 +179,37 @@ def test_a_table_whose_cells_come_and_go_is_asked_for_cell_by_cell(rows: pd.Data
     cells = ", ".join(f"count(*) FILTER (WHERE kind = '{kind}') AS {kind}" for kind in ("rare", "usual"))
     run(*AUDIT, "--query", f"SELECT {cells} FROM data", *TARGET, "--save", "c.empriv")
     assert run("noise", "c.empriv", "--epsilon", "0.5", "--delta", "0.05").exit_code == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("query", "way"),
+    [("sum(amount)", "zero"), ("avg(amount)", "minimum"), ("median(amount)", "zero")],
+)
+def test_a_day_of_one_person_has_a_way_out(rows: pd.DataFrame, query: str, way: str) -> None:
+    """Without its one person a day has no answer at all, which no noise hides: the query is changed first."""
+    alone = (rows["day"] == 7) & (rows["who"] != 3)
+    rows[~alone].to_parquet("rows.parquet")
+    audited = run(*AUDIT, "--query", query, *TARGET, "--save", "a.empriv")
+    assert audited.exit_code == 3
+    assert "result is null" in audited.output
+    words = next_command(audited)
+    assert words[:2] == ["advise", "rows.parquet"]
+    done = run(*words, "--json", "advice.json")
+    assert done.exit_code == 0, done.output
+    options = json.loads(Path("advice.json").read_text())["options"]
+    place, option = next((k, each) for k, each in enumerate(options, start=1) if each["code"] == way)
+    assert option["meets"]
+    run(*words, "--write-config", "advice.toml", "--row", str(place))
+    for command in option["command"].split(" && "):
+        taken = run(*shlex.split(command)[1:])
+        assert taken.exit_code in (0, 3, 4), taken.output
+    assert "With it: pass" in taken.output
+
+
+@pytest.mark.parametrize("word", ["day", "date_trunc('day', at)", 'the "day"', "a'b$c", "a b", "it's `x`"])
+def test_words_are_quoted_for_a_shell(word: str) -> None:
+    assert shlex.split(quoted(word)) == [word]
 
 
 def test_a_move_from_one_number_to_another_is_said(rows: pd.DataFrame) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 
 import empriv
 from empriv.auditing.deciding import reasons_against
+from empriv.noise.judging import JudgedAnswer
+from empriv.noise.law import Law
 from empriv.noise.table_noise import TableNoise
 
 
@@ -45,3 +48,27 @@ def test_what_the_audit_lets_pass_is_released_from_a_file_too(several: bool, tmp
     plain: Any = empriv.design_noise(empriv.measure(results), epsilon=1.0, delta=0.05, granularity=0.5)
     with pytest.raises(empriv.errors.CertificateError, match="independent and identically"):
         plain.check_release()
+
+
+def test_digits_that_residuals_do_not_show_are_judged_beside_them(tmp_path: Path) -> None:
+    """The others come in threes, one person alone or in twos: taking a weekly level out hides that from residuals."""
+    rng, n = np.random.default_rng(9), 240
+    days = np.datetime64("2024-01-01") + np.arange(n)
+    others = 3.0 * rng.poisson(20 + 8 * np.isin(np.arange(n) % 7, (5, 6)))
+    added = rng.integers(1, 3, (1, n)).astype(float)
+    audit = empriv.audit(results_of(days, others + added[0], added), epsilon=1.0)
+    risk: Any = audit.against
+    assert risk is not None
+    assert risk.atoms.digit_steps
+    noise: Any = empriv.design_noise(audit, epsilon=1.0, delta=0.05, granularity=0.25)
+    assert reasons_against(noise, audit) == ()
+    # so is the answer itself hidden, by no less
+    answer = JudgedAnswer(audit.risk)
+    assert answer.upper(noise.law, 1.0) <= noise.achieved_delta() <= 0.05
+    # noise that hides the person in what is left of the answers, and leaves the threes, is not accepted
+    narrow = replace(noise, law=Law.of(0.25, [("laplace", 1.0, 0.8)]))
+    assert replace(narrow.judged, beside=None).meets_with(narrow.law, 1.0, 0.05)
+    assert not narrow.holds
+    noise.save(tmp_path / "noise.empriv")
+    loaded: Any = empriv.load(tmp_path / "noise.empriv")
+    loaded.certified_for(audit).check_release()

@@ -50,7 +50,7 @@ from empriv.measuring.densities.density import Density
 from empriv.measuring.densities.specs import density_to_json
 from empriv.measuring.series import HowOften, Publications
 from empriv.measuring.tables import GivenTableRisk, TableRisk
-from empriv.noise.judging import NoiseSubject, subject_of
+from empriv.noise.judging import NoiseSubject, subject_of, takes_noise
 from empriv.results import FloatArray, IntArray, Results
 from empriv.scale.totalled_risk import TotalledRisk, refuse_totals
 from empriv.validate import Bounds, Verdict
@@ -620,8 +620,7 @@ def _noise_given(against: object) -> GivenRisk | GivenTableRisk | None:
             "own. Hint: audit with known='count(*)', which knows more than its bucket."
         )
     if isinstance(against, GivenRisk):
-        # Point masses do not show in the residuals.
-        return None if len(against.atoms.names) or against.atoms.own else against
+        return against if takes_noise(against) else None  # point masses do not show in the residuals
     return against if isinstance(against, GivenTableRisk) else None
 
 

@@ -66,7 +66,7 @@ from empriv.errors import InputError
 @verbose_option
 @click.option(
     "--estimate", is_flag=True,
-    help="Say what an audit would take, rows, memory and seconds, from a small sample; run nothing.",
+    help="Say what an audit would take, in rows and memory, from a small sample; run nothing.",
 )  # fmt: skip
 @config_options("Read options from this audit.toml; those given here win.")
 @click.option("--write-config", metavar="PATH", help="Write the audit.toml that repeats this run.")

@@ -17,11 +17,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from empriv.base.progress import Bar, whole
 from empriv.base.scratch import scratch_directory
 from empriv.cli.config import Settings
-from empriv.cli.terminal import audit_screen, console_for, fits, print_screen, printable, short_screen
+from empriv.cli.terminal import audit_screen, console_for, fits, print_screen, printable, quoted, short_screen
 from empriv.errors import InputError
 from empriv.words.decision import NO_TARGET, PUBLISH
 
@@ -36,6 +37,7 @@ DONE, ERROR, USAGE, POLICY_FAILED, UNRESOLVED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 WORKER = "empriv audit"
 PAGE, LOOKING = "Writing the page", "Looking at the data"
 _WAYS = "Trying what can be done"
+_NOT_TAKEN = {"json", "quiet", "target", "write_config"}  # by the command that is named next
 T = TypeVar("T")
 
 
@@ -92,6 +94,7 @@ def finish(
     quiet = settings.silent or (text is not None and text[0] == "-")
     bar = bar_of(audit_stages(settings), quiet=quiet)
     console = console_for(sys.stdout)
+    advise = typed_for("advise") if rows is not None else ""
     with engine_of(limits_of(settings)) as engine:
         bar.begin("Collecting")
         made = make(engine) if here else None
@@ -108,7 +111,7 @@ def finish(
             return judged(
                 audit, settings, console, bar, epsilons=epsilons, saved=save or saved, further=further,
                 short=short, quiet=quiet, figures=settings.json is not None or (short and text is not None),
-                rows=rows, engine=engine,
+                rows=rows, engine=engine, advise=advise,
             )  # fmt: skip
 
         finished = interruptible(work)
@@ -157,6 +160,7 @@ def judged(
     figures: bool = False,
     rows: Callable[[], Databases] | None = None,
     engine: Any = None,
+    advise: str = "",
 ) -> Finished:
     """The audit with its verdicts, its decision and the words about it."""
     from empriv.auditing.deciding import verdicts_on
@@ -205,7 +209,7 @@ def judged(
             once=None if audit.times == 1 else [float(delta) for delta in audit.once.delta(asked_at)],
             unit=audit.unit if single else "spreads", answer="the answer" if single else "a number",
             further=(*often, *(() if further is None else further(audit))),
-            next_step=next_step(audit, given, decision, saved), verbose=settings.verbose,
+            next_step=next_step(audit, given, decision, saved, advise), verbose=settings.verbose,
             tail=tail_sentence(audit.epsilon(0.0)) if tail else "",
         )  # fmt: skip
     elif not quiet:
@@ -227,8 +231,37 @@ def _how_often(audit: Audit, verdicts: Sequence[tuple[str, Verdict]]) -> tuple[s
     )
 
 
-def next_step(audit: Audit, verdicts: Sequence[Verdict], decision: Decision, saved: str | None) -> tuple[str, str]:
-    """What to do next, and the command that does it, if one does."""
+def typed_for(name: str) -> str:
+    """The command that runs now, as another one with the same rows, question and files; nothing if it does not take
+    them."""
+    here = click.get_current_context()
+    root = here.find_root().command
+    other = root.get_command(here, name) if isinstance(root, click.Group) else None
+    taken = set() if other is None else {parameter.name for parameter in other.params} - _NOT_TAKEN
+    words: list[str] = []
+    for parameter in here.command.params:
+        value = here.params.get(parameter.name or "")
+        if here.get_parameter_source(parameter.name or "") is not ParameterSource.COMMANDLINE or not value:
+            continue
+        if parameter.name == "update" or (parameter.name == "files" and "files" not in taken):
+            return ""
+        if parameter.name not in taken:
+            continue
+        if isinstance(parameter, click.Argument):
+            words += value
+        elif isinstance(parameter, click.Option) and parameter.is_flag:
+            words.append(parameter.opts[0])
+        else:
+            joined = [",".join(value)] if parameter.name == "individual" else value
+            several = joined if isinstance(joined, list | tuple) else (joined,)
+            words += [word for one in several for word in (parameter.opts[0], str(one))]
+    return " ".join(("empriv", name, *map(quoted, words)))
+
+
+def next_step(
+    audit: Audit, verdicts: Sequence[Verdict], decision: Decision, saved: str | None, advise: str = ""
+) -> tuple[str, str]:
+    """What to do next, and the command that does it, if one does; ``advise`` is that for advice with the rows."""
     if decision.word == NO_TARGET:
         return 'say what is private enough, such as --target "delta <= 0.05 at 0.1", for a decision.', ""
     if decision.word == PUBLISH:
@@ -249,11 +282,12 @@ def next_step(audit: Audit, verdicts: Sequence[Verdict], decision: Decision, sav
             "ask for each cell by itself, so that none comes and goes with one person: count(*) FILTER (WHERE kind = "
             "'a') AS a, ... in place of GROUP BY kind; and audit again."
         ), ""
-    if not audit.takes_noise or ("delta" not in limits and not one):
+    if audit.in_chunks or not (one or (audit.takes_noise and "delta" in limits)):
         return "ask for less, such as sum(least(amount, 60)) for amounts up to 60, and audit again.", ""
     if one:
         asked = (f"--target {shlex.quote(f'{figure} <= {limit:g} at {at}')}" for figure, limit in limits.items())
-        command = f"empriv advise {name} {' '.join(asked)}"
+        command = f"{advise or f'empriv advise {name}'} {' '.join(asked)}"
+        saved = saved or advise
     else:
         times = "" if audit.times == 1 else f" --times {audit.times}"
         command = f"empriv noise {name} --epsilon {at} --delta {limits['delta']:g}{times}"

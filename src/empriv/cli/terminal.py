@@ -73,6 +73,11 @@ def with_keys(text: str) -> str:
     return before + hint + _OPTION.sub(lambda found: f'{found[1].replace("-", "_")} = "{found[2]}" in the file', after)
 
 
+def quoted(word: str) -> str:
+    """A word for a shell; between double quotes where it has single ones, and nothing that means something there."""
+    return f'"{word}"' if "'" in word and not set(word) & set('"$`\\!\n') else shlex.quote(word)
+
+
 def as_typed(command: str) -> str:
     """A command line that begins as the one that runs: ``.venv/bin/empriv`` where that was typed."""
     return " && ".join(re.sub(r"^empriv\b", lambda _: program(), part) for part in command.split(" && "))

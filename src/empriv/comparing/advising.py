@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -31,8 +31,13 @@ from empriv.measuring.given.calendar import order_of
 from empriv.measuring.given.given_risk import measure_given
 from empriv.noise.design import noise_for_one, offered_granularity
 from empriv.noise.noise import Noise
-from empriv.protocols.protocol import adds_people_up, capped_people_text, sum_and_rows
-from empriv.protocols.ready import k_threshold
+from empriv.protocols.protocol import (
+    adds_people_up,
+    capped_people_text,
+    least_rows_text,
+    sum_and_rows,
+    zero_text,
+)
 from empriv.results import FloatArray, Outcome, Results
 from empriv.scale.totalled_risk import refuse_totals
 from empriv.validate.verdict import PASS, UNRESOLVED
@@ -44,7 +49,7 @@ if TYPE_CHECKING:
 _DRAWS = 64  # of noise for each database, from which an error is found
 _CAPS = 4  # caps for which noise is designed
 _LADDER = 24  # caps among which the next is chosen
-_FEW = 0.1  # databases with fewer individuals than the minimum get no answer
+_FEW = (0.1, 0.3, 0.5)  # shares of the databases with fewer rows than an average is taken over
 _WEEK = 7.0  # days
 
 
@@ -69,13 +74,13 @@ def advise(
 ) -> Advice:
     """What to do about an answer: try ways to publish it, and rank those that meet a target by their error.
 
-    It tries the answer as it is, noise, more databases, a cap on what each person adds (with noise), a minimum count
-    and coarser databases.
+    It tries the answer as it is, noise, more databases, a cap on what each person adds (with noise), 0 in place of no
+    answer, an average over at least so many rows, and coarser databases.
 
     Parameters
     ----------
     audit : of a query that gives one number
-    data : the databases that were audited. A cap on an average, a minimum count and coarser databases need their
+    data : the databases that were audited. A cap on an average, a minimum of rows and coarser databases need their
         rows; without them these are left out, and it is said
     epsilon, delta, total_risk, presence, level : the target, as for `Audit.verdict`
     granularity : what noisy answers are multiples of; default: one that the answers suggest
@@ -167,7 +172,7 @@ class PeopleAdd:
 
     @staticmethod
     def of(results: Results, summed: Results | None = None) -> PeopleAdd:
-        """``summed`` are the sums and numbers of rows behind averages."""
+        """``summed`` are the sums and numbers of rows behind averages, in numbers."""
         at = results.entry_database
         if summed is None:
             one, none = np.ones(results.n_databases), np.zeros(len(at))
@@ -184,10 +189,31 @@ class PeopleAdd:
             self.results, q=q, entry_q=self.results.entry_q + (less[where] - off) / (self.rows[where] - self.own_rows)
         )
 
+    def over(self, rows: int) -> Results:
+        """Averages over at least so many rows: a sum is divided by no fewer."""
+        at = self.results.entry_database
+        total = self.results.q
+        q, entry_q = total / np.maximum(self.rows, rows), total[at] - self.own
+        return replace(self.results, q=q, entry_q=entry_q / np.maximum(self.rows[at] - self.own_rows, rows))
+
     def ladder(self) -> FloatArray:
-        """Caps that people would declare, from half of what people mostly add up to the most."""
+        """Caps that people would declare, from half of what people mostly add up to the most; whole if that is."""
         sizes = np.abs(self.own[self.own != 0])
-        return np.unique([two_digits(at) for at in np.geomspace(0.5 * np.median(sizes), sizes.max(), _LADDER)])
+        caps = [two_digits(at) for at in np.geomspace(0.5 * np.median(sizes), sizes.max(), _LADDER)]
+        return np.unique(np.ceil(caps) if np.all(sizes == np.round(sizes)) else caps)
+
+
+def with_zeros(results: Results) -> Results | None:
+    """The results with 0 in place of NULL; None if something else is no number, or there are draws."""
+    codes = (results.outcomes, results.entry_outcomes)
+    if results.draws is not None or not all(np.isin(code, (Outcome.NUMBER, Outcome.NULL)).all() for code in codes):
+        return None
+    if not any(code.any() for code in codes):
+        return results
+    q, entry_q = (np.where(code, 0.0, values) for code, values in zip(codes, (results.q, results.entry_q), strict=True))
+    return replace(
+        results, q=q, entry_q=entry_q, outcomes=np.zeros_like(codes[0]), entry_outcomes=np.zeros_like(codes[1])
+    )
 
 
 def two_digits(value: float) -> float:
@@ -210,6 +236,10 @@ def least_error(people: PeopleAdd, tried: Callable[[float, Results], Action]) ->
         b = action.parameters["noise"] * ladder[:, None] / at
         at = float(ladder[int(np.argmin((moved + b * np.exp(-moved / np.maximum(b, 1e-300))).mean(axis=1)))])
     return min(actions.values(), key=lambda action: (not action.meets, action.error))
+
+
+def _over_text(query: str, rows: int, _: Sequence[str]) -> str:
+    return least_rows_text(query, rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,8 +272,11 @@ class _Trial:
         (query,) = texts
         if self.goal.delta is not None and self.goal.total_risk is None and self.asked.times == 1:
             attempts.append(("A cap", partial(self.cap, query)))
+            if self.asked.results.entry_outcomes.any():
+                attempts.append(("0 in place of no answer", partial(self.zero, query)))
+            if self.data is not None:
+                attempts.append(("A minimum of rows", partial(self.minimum, query, self.data)))
         if self.data is not None:
-            attempts.append(("A minimum count", partial(self.minimum, query, self.data)))
             attempts += [
                 (words.title("coarser", {"by": by}), partial(self.coarser, query, self.data, by, which))
                 for by, which in self._spans()
@@ -293,48 +326,70 @@ class _Trial:
 
     def cap(self, query: str) -> list[Action]:
         """What each person adds, capped, with noise: the cap with which both cost least; of an average, with rows."""
-        results, average, summed = self.asked.results, sum_and_rows(query), None
-        if results.draws is not None or results.outcomes.any() or results.entry_outcomes.any():
+        results, average = with_zeros(self.asked.results), sum_and_rows(query)
+        if results is None or (average is None and not adds_people_up(query)):
             return []
-        if average is None and not adds_people_up(query):
-            return []
+        summed = None
         if average is not None:
-            if self.data is None:
+            if self.data is None or results is not self.asked.results:  # without anybody an average is no number
                 return []
-            summed = run_query(self.data, average, self.run)
-            same = np.array_equal(summed.entry_database, results.entry_database)
-            if not same or not np.array_equal(summed.starts, results.starts):
-                raise InputError("The rows must be those that were audited.")
+            summed = self._collected(average, self.data)
         people = PeopleAdd.of(results, summed)
         if not people.own.any():
             return []
-        individual = () if self.asked.origin is None else self.asked.origin.individual
 
         def tried(at: float, published: Results) -> Action:
-            toml = ""
-            if individual:
-                text = capped_people_text(query, individual, at)
-                toml = f"query = {json.dumps(text, ensure_ascii=False)}\n"
             capped, bound = audited_alike(self.asked, published), at if summed is None else None
-            return self._after(capped, self._designed(None, capped, bound=bound), at, toml, bound=bound)
+            designed = self._designed(None, capped, bound=bound)
+
+            def text(individual: Sequence[str]) -> str:
+                alone = capped_people_text(query, individual, at)
+                return alone if results is self.asked.results else zero_text(alone)
+
+            action = self._after("cap", capped, designed, text, bound=bound)
+            return replace(action, parameters={**action.parameters, "at": at})
 
         return [least_error(people, tried)]
 
+    def zero(self, query: str) -> list[Action]:
+        """0 where there is no answer, so that nobody decides whether there is one, with noise."""
+        published = with_zeros(self.asked.results)
+        if published is None:
+            return []
+        changed = audited_alike(self.asked, published)
+        return [self._after("zero", changed, self._designed(None, changed), lambda _: zero_text(query))]
+
     def minimum(self, query: str, data: Databases) -> list[Action]:
-        """No answer from few people: a tenth of the databases have fewer; at least 3."""
-        present = np.bincount(self.asked.results.entry_database, minlength=self.asked.n_databases)
-        count = max(3, math.ceil(two_digits(float(np.quantile(present, _FEW)))))
-        toml = f'[protocols.minimum]\nkind = "k_threshold"\nk = {count}\n'
-        published, truth = k_threshold(query, k=count).publish(data, self.run), self.asked.results
-        true = truth.outcomes == Outcome.NUMBER
-        answered = true & (published.outcomes == Outcome.NUMBER)
-        error = np.abs(published.q[answered] - truth.q[answered])
-        row = self._row(
-            "minimum", {"k": count}, judge(audited_alike(self.asked, published), self.goal),
-            float(error.mean()) if len(error) else math.nan, toml=toml,
-            command=f"empriv compare --config {shlex.quote(self.config)}",
-        )  # fmt: skip
-        return [replace(row, unanswered=1.0 - len(error) / int(np.count_nonzero(true)))]
+        """An average over at least so many rows, with noise: the number of rows with which both cost least.
+
+        Few rows are filled up with rows of amount 0, so that nobody moves the answer much, or decides whether there is
+        one. To give no answer where there are few people would tell whoever is the last that is needed.
+        """
+        average = sum_and_rows(query)
+        if average is None:
+            return []
+        summed = self._collected(average, data)
+        at = summed.entry_database
+        own, own_rows = (summed.q[at] - summed.entry_q).T
+        one = replace(self.asked.results, q=summed.q[:, 0], entry_q=summed.entry_q[:, 0])
+        none = np.zeros_like
+        totals = replace(one, outcomes=none(one.outcomes), entry_outcomes=none(one.entry_outcomes))
+        people, actions = PeopleAdd(totals, own, summed.q[:, 1], own_rows), []
+        for rows in sorted({max(2, math.ceil(two_digits(float(np.quantile(people.rows, few))))) for few in _FEW}):
+            changed = audited_alike(self.asked, people.over(rows))
+            designed = self._designed(None, changed)
+            action = self._after("minimum", changed, designed, partial(_over_text, query, rows))
+            actions.append(replace(action, parameters={**action.parameters, "rows": rows}))
+        return [min(actions, key=lambda action: (not action.meets, action.error))]
+
+    def _collected(self, query: str, data: Databases) -> Results:
+        """The sums and numbers of rows behind the answers; a sum of no rows is 0."""
+        summed = with_zeros(run_query(data, query, self.run))
+        asked = self.asked.results
+        same = summed is not None and np.array_equal(summed.entry_database, asked.entry_database)
+        if summed is None or not same or not np.array_equal(summed.starts, asked.starts):
+            raise InputError("The rows must be those that were audited.")
+        return summed
 
     def coarser(self, query: str, data: Databases, by: str, which: Any) -> list[Action]:
         """One answer for each week or month; what it says of a day is the mean over the days of its week."""
@@ -394,19 +449,24 @@ class _Trial:
             command=self._noise_command(designed, self.saved), cover=cover_with(designed),
         )  # fmt: skip
 
-    def _after(self, capped: Audit, designed: Noise, at: float, toml: str, *, bound: float | None) -> Action:
-        """Noise after a cap; its error is from the answer without either."""
-        off = capped.results.q - self.asked.results.q
+    def _after(
+        self, code: str, changed: Audit, designed: Noise, text: Callable[[Sequence[str]], str], *,
+        bound: float | None = None,
+    ) -> Action:  # fmt: skip
+        """Noise on a changed query, whose text is made of the columns that tell people; its error is from the answer
+        without either, where there was one."""
+        off = (changed.results.q - self.asked.results.q)[self.asked.results.outcomes == Outcome.NUMBER]
         error = float(np.abs(off[:, None] + designed.sample((len(off), _DRAWS), self.rng)).mean())
         declared = "" if bound is None else f" --bound {bound:.12g}"
         command = (
             f"empriv audit --config {shlex.quote(self.config)} --save capped.empriv && "
             f"{self._noise_command(designed, 'capped.empriv')}{declared}"
         )
-        parameters = {"at": at, "noise": designed.expected_error, "granularity": designed.granularity}
+        individual = () if self.asked.origin is None else self.asked.origin.individual
+        toml = f"query = {json.dumps(text(individual), ensure_ascii=False)}\n" if individual else ""
         return replace(
-            self._noise_row(designed, capped), code="cap", parameters=parameters, error=error,
-            share=self._share(error), command=command, toml=toml,
+            self._noise_row(designed, changed), code=code, error=error, share=self._share(error), command=command,
+            toml=toml, parameters={"noise": designed.expected_error, "granularity": designed.granularity},
         )  # fmt: skip
 
     def _is_for_the_goal(self, noise: Noise) -> bool:

@@ -102,7 +102,7 @@ class Action:
 
     Attributes
     ----------
-    code : "as-is", "cap", "noise", "minimum", "coarser", "waiting" or "classical"
+    code : "as-is", "cap", "noise", "zero", "minimum", "coarser", "waiting" or "classical"
     parameters : of the way, such as ``{"at": 280.0}`` of a cap
     delta : the estimate after it, the larger of a random database and, if that was asked, one that people are in; NaN
         if it was not measured

@@ -242,7 +242,7 @@ def noise_for_one(
     declared = None if granularity is None else check_granularity(granularity)
     if dither and method != "least":
         raise InputError(f"`dither` must be for the method 'least', got {method!r}.")
-    judged = JudgedAnswer(one, presence, None if bound is None else _checked_bound(one, bound))
+    judged = JudgedAnswer.of(risk, presence, None if bound is None else _checked_bound(one, bound))
     design = _Design(judged, float(epsilon), float(delta), dither)
     facts: dict[str, Any] = {
         "epsilon": float(epsilon), "delta": float(delta), "method": method,
@@ -257,7 +257,7 @@ def noise_for_one(
         step = _step_for(one) if declared is None else declared
         return _for_times(Noise(_law(NoiseKernel("gaussian", step, step), step), judged, times=times, **facts))
     law, reach = design.made(method, declared)
-    asked = judged if reach == judged.reach else JudgedAnswer(one, presence, reach)
+    asked = judged if reach == judged.reach else replace(judged, reach=reach)
     return _kept(Noise(law, asked, declared_bound=bound, **facts))
 
 
@@ -359,7 +359,7 @@ def classical_noise(noise: Noise) -> NoiseKernel | None:
     move = noise.judged.largest if noise.bound is None else noise.bound
     if noise.times > 1 or not move > 0:
         return None
-    return _Design(JudgedAnswer(noise.risk, noise.presence, move), noise.epsilon, noise.delta, False).usual(noise.step)
+    return _Design(replace(noise.judged, reach=move), noise.epsilon, noise.delta, False).usual(noise.step)
 
 
 def _law(kernel: NoiseKernel, granularity: float) -> Law:

@@ -7,6 +7,10 @@ its parts tell, by the joint convexity of hockey sticks; the bounds of all parts
 
 A day on which a person decides whether there is an answer at all is hidden by no noise. The paper's pair counts the
 share of such days.
+
+Given what is known, residuals are judged. They do not show what the last digits of an answer tell, or that it stops
+being whole, which noise blurs: where that gives somebody away, the answers themselves are judged beside them, and the
+larger bound counts.
 """
 
 from __future__ import annotations
@@ -35,6 +39,7 @@ PRESENCES = ("both", "random")
 LEVEL = 0.95
 _MOVERS = 6  # people who move the answer most, whose absence makes a law of its own
 _SEVERAL = 256  # people: so many are judged in threads
+_BLURRED = ("off_lattice", "round_without")  # atoms that are a pattern of digits
 _FIRST = 64  # people who are judged first for the largest bound
 
 
@@ -48,11 +53,22 @@ class JudgedAnswer:
     presence : "both" asks of a random database and of the day that people are in, "random" of the first alone
     reach : the most that anybody may move the answer, if it was declared or is all that is promised; None allows for
         twice as much as each person was seen to
+    beside : what is judged beside it: the answers themselves, where ``risk`` is of residuals that lost their digits
     """
 
     risk: Risk = field(repr=False)
     presence: str = "both"
     reach: float | None = None
+    beside: Risk | None = field(default=None, repr=False)
+
+    @staticmethod
+    def of(risk: Any, presence: str, reach: float | None = None) -> JudgedAnswer:
+        """The answer of whatever noise may be designed for."""
+        return JudgedAnswer(one_number(risk), presence, reach, subject_of(risk).beside)
+
+    @cached_property
+    def _beside(self) -> JudgedAnswer | None:
+        return None if self.beside is None else JudgedAnswer(self.beside, self.presence, self.reach)
 
     @cached_property
     def pairs(self) -> Pairs:
@@ -62,12 +78,14 @@ class JudgedAnswer:
     @cached_property
     def moved(self) -> FloatArray:
         """(people,) the most that each moved the answer."""
-        return moves(self.pairs)[0]
+        own = moves(self.pairs)[0]
+        return own if self._beside is None else np.maximum(own, self._beside.moved)
 
     @cached_property
     def changed(self) -> IntArray:
         """(people,) in how many databases each decided whether there is an answer at all."""
-        return moves(self.pairs)[1]
+        own = moves(self.pairs)[1]
+        return own if self._beside is None else np.maximum(own, self._beside.changed)
 
     @property
     def largest(self) -> float:
@@ -94,7 +112,8 @@ class JudgedAnswer:
 
         def bound(some: IntArray) -> FloatArray:
             pairs = of_some(self.pairs, some)
-            return of_people(pairs, epsilon, kernel, reach=self.reach, level=level).values[:, 0]
+            own = of_people(pairs, epsilon, kernel, reach=self.reach, level=level).values[:, 0]
+            return own if self._beside is None else np.maximum(own, self._beside.of_rows(kernel, epsilon, some, level))
 
         parts = np.array_split(rows, workers() if len(rows) >= _SEVERAL else 1)
         if len(parts) == 1:
@@ -121,22 +140,24 @@ class JudgedAnswer:
         if not self.largest > 0:
             return 0.0
         laws, moved = self.days
-        return float(of_moves(laws, moved, epsilon, kernel, draws=self.pairs.draws, level=level).values.max())
+        own = float(of_moves(laws, moved, epsilon, kernel, draws=self.pairs.draws, level=level).values.max())
+        return own if self._beside is None else max(own, self._beside.of_the_day(kernel, epsilon, level))
 
     def not_hidden(self, kernel: NoiseKernel, epsilon: float, delta: float, level: float = LEVEL) -> IntArray:
         """People whom the noise alone need not keep within delta: only they have to be judged."""
         n = len(self.pairs.points) // self.pairs.draws
         reach = 2.0 * self.moved if self.reach is None else np.maximum(self.moved, self.reach)
         most = np.maximum(self._by_noise_alone(kernel, epsilon, level), unseen(n, epsilon, kernel, reach, level))
-        return np.flatnonzero((most > delta) | (self.changed > 0))
+        own = np.flatnonzero((most > delta) | (self.changed > 0))
+        return own if self._beside is None else np.union1d(own, self._beside.not_hidden(kernel, epsilon, delta, level))
 
     def _by_noise_alone(self, kernel: NoiseKernel, epsilon: float, level: float = LEVEL) -> FloatArray:
         """(people,) what the noise alone leaves, of the largest move or on average over the databases."""
         most = alone(kernel, epsilon, self.moved)
         n = len(self.pairs.points) // self.pairs.draws
-        if n < LEAST_DATABASES or not np.count_nonzero(most):
-            return most
-        return np.minimum(most, each_day_alone(self.pairs, epsilon, kernel, level))
+        if n >= LEAST_DATABASES and np.count_nonzero(most):
+            most = np.minimum(most, each_day_alone(self.pairs, epsilon, kernel, level))
+        return most if self._beside is None else np.maximum(most, self._beside._by_noise_alone(kernel, epsilon, level))
 
     def meets(
         self, kernel: NoiseKernel, epsilon: float, delta: float, rows: IntArray | None = None, level: float = LEVEL
@@ -155,7 +176,7 @@ class JudgedAnswer:
         everyone = np.arange(self.pairs.n_individuals)
         out = np.zeros(len(everyone))
         for share, kernel, level in _parts(law):
-            if kernel is None:
+            if kernel is None:  # of residuals too it tells what atoms of the answers do
                 out += share * np.asarray(bounds(self.risk, epsilon, level).upper_i)
             else:
                 out += share * self.of_rows(kernel, epsilon, everyone, level)
@@ -233,29 +254,43 @@ class NoiseSubject:
     given : whether its results are residuals
     presence : whether noise must serve on the day that people are in too, unless told otherwise
     unit : of the answers, where one was named
+    beside : the answers themselves, where residuals do not show what their digits tell
     """
 
     risk: Risk | TableRisk
     given: bool = False
     presence: bool = True
     unit: str = ""
+    beside: Risk | None = None
 
 
 def subject_of(risk: Any) -> NoiseSubject:
     """The subject of a risk, or of whatever says by a method ``noise_subject`` which one it holds, such as an audit."""
     if isinstance(risk, GivenRisk):
-        if len(risk.atoms.names) or risk.atoms.own or risk.atoms.digit_steps:
+        if not takes_noise(risk):
             raise InputError(
-                "`risk` must be of results without point masses, of outcomes or of last digits, to design noise given "
-                "what is known, got some. Hint: design_noise(audit.risk), for a reader who knows nothing."
+                "`risk` must be of results without point masses, such as NULL or a value that most databases have, to "
+                "design noise given what is known, got some. Hint: design_noise(audit.risk), for a reader who knows "
+                "nothing."
             )
-        return NoiseSubject(risk.without_logarithm(), given=True)  # noise is added to results, not to logarithms
+        beside = risk.unconditional if _digits_tell(risk.atoms) else None
+        return NoiseSubject(risk.without_logarithm(), given=True, beside=beside)  # noise is added to no logarithms
     if isinstance(risk, Risk | TableRisk):
         return NoiseSubject(risk)
     if not hasattr(risk, "noise_subject"):
         raise InputError(f"`risk` must be a Risk or an Audit, got {type(risk).__name__}.")
     subject: NoiseSubject = risk.noise_subject()
     return subject
+
+
+def takes_noise(risk: GivenRisk) -> bool:
+    """Whether noise can be designed given what is known: its residuals show no outcomes with a mass of their own, which
+    stand out where the rest is known, and noise blurs digits alone."""
+    return set(risk.atoms.names) <= set(_BLURRED) and all(set(own.names) <= set(_BLURRED) for _, own in risk.atoms.own)
+
+
+def _digits_tell(atoms: Pairs) -> bool:
+    return bool(len(atoms.names) or atoms.own or atoms.digit_steps)
 
 
 def one_number(risk: Any) -> Risk:

@@ -27,7 +27,7 @@ from empriv.measuring.series import HowOften, Publications
 from empriv.measuring.series.repeated import PublicationEffects, within
 from empriv.noise import METHODS
 from empriv.noise.drawing import release
-from empriv.noise.judging import LEVEL, PRESENCES, JudgedAnswer, by_noise_alone, one_number
+from empriv.noise.judging import LEVEL, PRESENCES, JudgedAnswer, by_noise_alone
 from empriv.noise.law import Law, decimal_at_most
 from empriv.noise.publications import effects_with_noise
 from empriv.results import FloatArray, Results
@@ -241,7 +241,7 @@ class Noise:
 
     def certified_for(self, risk: Any) -> Noise:
         """The same noise, judged anew for this risk; nothing that it says of itself is taken on trust."""
-        again = replace(self, judged=JudgedAnswer(one_number(risk), self.presence, self.bound))
+        again = replace(self, judged=JudgedAnswer.of(risk, self.presence, self.bound))
         if not again.holds:
             raise CertificateError(_ANOTHER_AUDIT)
         return again

@@ -20,6 +20,7 @@ from empriv.collecting.engines.engine import Engine
 from empriv.collecting.queries import Query, query_of
 from empriv.collecting.run_query import Run, run_query
 from empriv.collecting.sources import Databases
+from empriv.collecting.sql.printing import fill
 from empriv.errors import InputError
 from empriv.protocols.answer_steps import Added, AnswerStep, Designed, Rounded
 from empriv.protocols.cell_steps import CellStep
@@ -50,21 +51,57 @@ def adds_people_up(query: Any) -> bool:
 def sum_and_rows(query: Any) -> str | None:
     """The sum and the number of rows behind an average, as a query of its own; None of any other query."""
     select = query_of(query).select
+    parts = _sum_and_rows_of(select)
+    if parts is None:
+        return None
+    assert select is not None
+    select = select.copy()
+    select.set("expressions", [exp.alias_(part, name) for part, name in zip(parts, ("total", "many"), strict=True)])
+    return str(select.sql(dialect="duckdb"))
+
+
+def _sum_and_rows_of(select: Any) -> list[exp.Expression] | None:
+    """The sum, and the number of rows, of a query that is one average."""
     if not isinstance(select, exp.Select) or len(select.expressions) != 1 or select.args.get("group"):
         return None
     item = select.expressions[0].unalias()
     average = item.this if isinstance(item, exp.Filter) else item
     if type(average) is not exp.Avg or average.find(exp.Distinct):
         return None
-    parts = []
+    parts: list[exp.Expression] = []
     for of in (exp.Sum, exp.Count):
         part = item.copy()
         whole = of(this=average.this.copy())
         if isinstance(part, exp.Filter):
             part.set("this", whole)
         parts.append(part if isinstance(part, exp.Filter) else whole)
+    return parts
+
+
+def zero_text(query: str) -> str:
+    """The query with 0 in place of NULL for its one answer, as a query of its own."""
+    return _with_answer(query, lambda answer: fill("COALESCE(x, 0)", x=answer))
+
+
+def least_rows_text(query: str, rows: int) -> str:
+    """An average with its sum divided by at least so many rows, as a query of its own."""
+    parts = _sum_and_rows_of(query_of(query).select)
+    assert parts is not None
+    total, many = parts
+    divided = fill(
+        "COALESCE(total, 0) / GREATEST(many, least)", total=total, many=many, least=exp.Literal.number(str(rows))
+    )
+    return _with_answer(query, lambda _: divided)
+
+
+def _with_answer(query: str, made: Callable[[exp.Expression], exp.Expr]) -> str:
+    """The query with something else in place of its answer, the last of what it selects."""
+    select = query_of(query).select
+    assert select is not None
     select = select.copy()
-    select.set("expressions", [exp.alias_(part, name) for part, name in zip(parts, ("total", "many"), strict=True)])
+    answer = select.expressions[-1]
+    inner = answer.this if isinstance(answer, exp.Alias) else answer
+    inner.replace(made(inner.copy()))
     return str(select.sql(dialect="duckdb"))
 
 

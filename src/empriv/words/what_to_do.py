@@ -28,7 +28,9 @@ def title(code: str, parameters: Mapping[str, Any], each: str = "each person", u
         case "cap":
             return f"Cap {each} at {amount(parameters['at'], unit)}, add noise"
         case "minimum":
-            return f"No answer below {given['k']} individuals"
+            return f"Divide by at least {given['rows']} rows, add noise"
+        case "zero":
+            return "Say 0 where there is no answer, add noise"
         case "coarser":
             return f"Publish by {given['by']}"
         case "waiting":
@@ -132,7 +134,7 @@ def promises(largest: float, n: int, delta: float | None, present: bool, unit: s
 
 
 def no_rows() -> str:
-    return "A minimum count and coarser databases were not tried: they need the rows, which are not here."
+    return "A minimum of rows and coarser databases were not tried: they need the rows, which are not here."
 
 
 def other_databases() -> str:
