@@ -284,8 +284,8 @@ def subject_of(risk: Any) -> NoiseSubject:
 
 
 def takes_noise(risk: GivenRisk) -> bool:
-    """Whether noise can be designed given what is known: its residuals show no outcomes with a mass of their own, which
-    stand out where the rest is known, and noise blurs digits alone."""
+    """Whether noise can be designed given what is known: its residuals show no point masses, which stand out where the
+    rest is known, and noise blurs digits alone."""
     return set(risk.atoms.names) <= set(_BLURRED) and all(set(own.names) <= set(_BLURRED) for _, own in risk.atoms.own)
 
 
