@@ -21,7 +21,8 @@ from empriv.app.workers import engine_beside
 from empriv.base.targets import goal_of
 from empriv.cli.config import NOTHING, Settings
 from empriv.errors import EmprivError, InputError
-from empriv.words.planning import PRESETS, Promise, beyond_reach, failing, opinion, promised, together_in_words
+from empriv.words.decision import guess
+from empriv.words.planning import PRESETS, beyond_reach, promised, together_in_words
 
 OWN, KEPT = "own", "kept"
 AUTO, SOME = "auto", "some"
@@ -156,12 +157,15 @@ def promise_of(settings: Settings, earlier: int) -> tuple[str, ...]:
     """The whole promise in words, one sentence or more for each target."""
     goals = [goal_of(settings.target)] if _together(settings.target) else [goal_of([text]) for text in settings.target]
     known, times = _known_in_words(settings), settings.times or 1
-    there, sampled = settings.presence == "both", settings.subsamples is not None
     return tuple(
         promised(
-            Promise(
-                float(goal["epsilon"] or 0), goal["delta"], goal["total_risk"], times, known, there, earlier, sampled
-            )
+            float(goal["epsilon"] or 0),
+            goal["delta"],
+            goal["total_risk"],
+            times=times,
+            known=known,
+            presence=settings.presence == "both",
+            earlier=earlier,
         )
         for goal in goals
     )
@@ -230,7 +234,7 @@ def _page(
     status: int = 200,
 ) -> Response:  # fmt: skip
     presets = [
-        (key, title, why, f"{opinion(epsilon)} {failing(delta)}", f"epsilon {epsilon:g}, delta {delta:g}")
+        (key, title, why, guess(epsilon, delta), f"epsilon {epsilon:g}, delta {delta:g}")
         for key, (title, epsilon, delta, why) in PRESETS.items()
     ]
     content: dict[str, Any] = {

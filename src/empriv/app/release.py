@@ -207,7 +207,7 @@ def check_label(label: str, known: tuple[str, ...]) -> None:
 def noise_in_words(name: str, unit: str) -> tuple[str, ...]:
     """The saved noise of an audit in sentences, none if there is none; called beside the server, in the folder."""
     import empriv
-    from empriv.words.planning import failing, opinion
+    from empriv.words.decision import guess
     from empriv.words.sentences import amount
 
     path = Path(f"{name}.noise.empriv")
@@ -218,7 +218,7 @@ def noise_in_words(name: str, unit: str) -> tuple[str, ...]:
         errors = max(saved.expected_error.values())
         said = f"Noise on each of {len(saved.laws):,} numbers moves it by at most ±{amount(errors, unit)} on average."
         kept = f"It keeps epsilon {saved.epsilon:g} and delta {saved.delta:g}."
-        return (said, f"{kept} {opinion(saved.epsilon)} {failing(saved.delta)}")
+        return (said, f"{kept} {guess(saved.epsilon, saved.delta)}")
     if not isinstance(saved, empriv.Noise):
         raise InputError(f"{name}.noise.empriv must hold noise, got something else.")
     kept = f"epsilon {saved.epsilon:g} and delta {saved.delta:g}"
@@ -229,7 +229,7 @@ def noise_in_words(name: str, unit: str) -> tuple[str, ...]:
         else (f"The noise moves an answer by ±{amount(saved.expected_error, unit)} on average.",)
     )
     assumed = saved.notes if saved.law.only_point else ()
-    said = f"It keeps {kept}{often}. {opinion(saved.epsilon)} {failing(saved.delta)}"
+    said = f"It keeps {kept}{often}. {guess(saved.epsilon, saved.delta, times=saved.times)}"
     return (*cost, said, saved.law.words, *assumed)
 
 

@@ -26,7 +26,7 @@ from empriv.base.text import shortened
 from empriv.cli.config import Settings
 from empriv.cli.running import POLICY_FAILED
 from empriv.errors import InputError
-from empriv.words.what_to_do import cell, target
+from empriv.words.what_to_do import MARKS, cell, outcome, target
 
 DESIGN, ADVICE = "Noise", "Advice"
 """Titles of jobs."""
@@ -179,7 +179,8 @@ def advice_of(folder: Folder, name: str) -> list[dict[str, Any]]:
             {
                 "row": place, "title": shortened(str(row["title"]), _SHOWN), "code": str(row["code"]),
                 "parameters": dict(row["parameters"]), "takes": _TAKEN.get(str(row["code"]), ""),
-                "verdict": str(row["verdict"]),
+                "verdict": outcome(str(row["verdict"]), _number(row["share"])),
+                "mark": MARKS.get(outcome(str(row["verdict"]), _number(row["share"])), ""),
                 "error": cell(_number(row["error"]), _number(row["share"]), _number(row["unanswered"]), unit),
             }
             for place, row in enumerate(rows)

@@ -126,6 +126,7 @@ def advise(
             except (CertificateError, InputError, QueryError) as error:
                 left_out.append(words.refused(title, str(error)))
             advance()
+    actions = [replace(a, title=words.title(a.code, a.parameters, asked.nouns.each, asked.unit)) for a in actions]
     influence = largest_influence(asked.results)
     return Advice(
         options=ranked([action for action in actions if action.code != "classical"], trial.typical),

@@ -116,6 +116,7 @@ class Action:
     command : what does it on the command line
     toml : what to add to the audit.toml of the run, so that the command redoes the row; nothing if the command is all
     cover : the largest move that is hidden after it, in the answer's units; NaN if it is not known
+    title : what is done, in a few words, with the audit's noun and unit
 
     Examples
     --------
@@ -139,21 +140,17 @@ class Action:
     command: str
     toml: str = ""
     cover: float = math.nan
+    title: str = ""
 
     @property
     def meets(self) -> bool:
         """Whether the target is met."""
         return self.verdict == PASS
 
-    @property
-    def title(self) -> str:
-        """What is done, in a few words."""
-        return words.title(self.code, self.parameters)
-
     def to_json(self) -> dict[str, Any]:
         """A dict fit for JSON; what is not known is null."""
         figures = {name: _known(value) for name, value in asdict(self).items()}
-        return {**figures, "parameters": dict(self.parameters), "title": self.title, "meets": self.meets}
+        return {**figures, "parameters": dict(self.parameters), "meets": self.meets}
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from empriv.words.nouns import Nouns
 from empriv.words.sentences import (
     amount,
     leaves_little,
+    listed,
     number,
     percent,
     tells_little,
@@ -376,7 +377,7 @@ def _promise(case: Case) -> str:
     return guess(case.epsilon, target.limit, case.nouns, case.times)
 
 
-def rows_of_one(nouns: Nouns) -> str:
+def rows_of_one(nouns: Nouns = Nouns()) -> str:  # noqa: B008 — frozen
     """What a reader knows on the day: the rows of the one whom they wonder about, not whether these were counted."""
     return f"{nouns.somebody}'s rows"
 
@@ -384,7 +385,7 @@ def rows_of_one(nouns: Nouns) -> str:
 def _condition(case: Case) -> str:
     """When the decision holds: for which databases, and for readers who know what."""
     known = [*case.known, *([rows_of_one(case.nouns)] if case.presence else [])]
-    who = "who know nothing else of the database" if not known else f"who may know {_listed(known)}"
+    who = "who know nothing else of the database" if not known else f"who may know {listed(known)}"
     often = "" if case.times == 1 else f"{case.times:,} publications, "
     said = _in_figures(case)
     if case.sampled:
@@ -396,7 +397,3 @@ def _condition(case: Case) -> str:
         )
     like = f"{case.nouns.database or 'database'}s like these {case.n_databases:,}"
     return f"{said}Holds for {often}{like}, and readers {who}."
-
-
-def _listed(parts: Sequence[str]) -> str:
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

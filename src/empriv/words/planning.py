@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from empriv.words.decision import guess
-from empriv.words.sentences import few_databases, floor, number, percent, too_few_for_a_bound
+from empriv.words.decision import guess, rows_of_one
+from empriv.words.sentences import few_databases, floor, listed, number, percent, too_few_for_a_bound
 
 PRESETS: dict[str, tuple[str, float, float, str]] = {
     "strict": ("Strict", 0.1, 0.01, "Where being found out harms a person: health, money, beliefs, children."),
@@ -29,7 +28,7 @@ def presets_within(least: float) -> str:
     if not names:
         return "That is too few for any of the promises that you can choose from later."
     promises = "promise" if len(names) == 1 else "promises"
-    return f"That is enough for the {promises} {_listed(names)}, of those that you can choose from later."
+    return f"That is enough for the {promises} {listed(names)}, of those that you can choose from later."
 
 
 def too_few(n: int, least: int) -> str | None:
@@ -52,62 +51,32 @@ def together_in_words(earlier: int, *, known: bool) -> str:
     return "Together with earlier releases, the calendar is not counted as known." if known else ""
 
 
-def opinion(epsilon: float) -> str:
-    """How sure a reader may become who thought it 50:50 before."""
-    return guess(epsilon, None)
+def promised(
+    epsilon: float,
+    delta: float | None,
+    total_risk: float | None = None,
+    *,
+    times: int = 1,
+    known: Sequence[str] = (),
+    presence: bool = True,
+    earlier: int = 0,
+) -> str:
+    """The whole promise.
 
-
-def failing(delta: float) -> str:
-    """What delta allows."""
-    if delta == 0:
-        return "For nobody may this fail."
-    return f"For each person this may fail with a probability of at most {percent(delta)}."
-
-
-@dataclass(frozen=True)
-class Promise:
-    """What is promised.
-
-    Attributes
+    Parameters
     ----------
     epsilon, delta, total_risk : limits; None where there is none
     times : publications that it must hold for together
     known : what readers may know, in a few words each
     presence : whether it must hold also in a database that people are in
     earlier : releases that are counted together with it
-    sampled : whether databases are random samples of one table
     """
-
-    epsilon: float
-    delta: float | None
-    total_risk: float | None = None
-    times: int = 1
-    known: Sequence[str] = ()
-    presence: bool = True
-    earlier: int = 0
-    sampled: bool = False
-
-
-def promised(promise: Promise) -> str:
-    """The whole promise."""
-    present = "that the person was sampled" if promise.sampled else "that the person is in the database"
-    known = [*promise.known, *([present] if promise.presence else [])]
-    who = (
-        f"That holds for readers who may know {_listed(known)}" if known else "That holds for readers who know no more"
+    known = [*known, *([rows_of_one()] if presence else [])]
+    who = f"That holds for readers who may know {listed(known)}" if known else "That holds for readers who know no more"
+    before = "" if not earlier else f", counted with {earlier:,} earlier release{'s' if earlier > 1 else ''}"
+    limits = {"epsilon": epsilon, "delta": delta, "total risk": total_risk}
+    figures = ", ".join(f"{name} {limit:g}" for name, limit in limits.items() if limit is not None)
+    anybody = (
+        "" if total_risk is None else f" In at most {percent(total_risk)} of cases a reader gets surer of anybody."
     )
-    often = "" if promise.times == 1 else f", and for {promise.times:,} publications together"
-    before = "" if not promise.earlier else f", counted with {promise.earlier:,} earlier release"
-    before += "s" if promise.earlier > 1 else ""
-    figures = [f"epsilon {promise.epsilon:g}"]
-    sentences = [opinion(promise.epsilon)]
-    if promise.delta is not None:
-        sentences.append(failing(promise.delta))
-        figures.append(f"delta {promise.delta:g}")
-    if promise.total_risk is not None:
-        sentences.append(f"That it fails for anybody may have a probability of at most {percent(promise.total_risk)}.")
-        figures.append(f"total risk {promise.total_risk:g}")
-    return " ".join([*sentences, f"{who}{often}{before} ({', '.join(figures)})."])
-
-
-def _listed(parts: Sequence[str]) -> str:
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+    return f"{guess(epsilon, delta, times=times)}{anybody} {who}{before} ({figures})."

@@ -74,6 +74,11 @@ def signed_sum(weights: Sequence[float], names: Sequence[str], most: int = 6) ->
     return " ".join(terms) + (f" and {left:,} more such {'term' if left == 1 else 'terms'}" if left > 0 else "")
 
 
+def listed(parts: Sequence[str]) -> str:
+    """Parts of a sentence: "a, b and c"."""
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
 def people(count: int) -> str:
     return "1 individual" if count == 1 else f"{count:,} individuals"
 

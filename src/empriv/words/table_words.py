@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from empriv.base.text import shortened
-from empriv.words.sentences import number, people, percent
+from empriv.words.sentences import listed, number, people, percent
 
 if TYPE_CHECKING:  # numerics are loaded after the help is shown
     from empriv.results import Cell
@@ -72,4 +72,4 @@ def remedy_sentence(had_back: bool, hide: Sequence[str], neighbour: str | None, 
 def _listed(names: Sequence[str]) -> str:
     if len(names) > _MOST_LISTED:
         return f"{', '.join(names[:_MOST_LISTED])} and {len(names) - _MOST_LISTED:,} more"
-    return " and ".join((", ".join(names[:-1]), names[-1])) if len(names) > 1 else names[0]
+    return listed(names)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from empriv.words.message import Message
-from empriv.words.sentences import number
+from empriv.words.sentences import listed, number
 
 _CALENDAR = {name: f"the {name}" for name in ("trend", "weekday", "month", "season", "previous answer")}
 _STEPS = {
@@ -48,8 +48,7 @@ def given(
         said = f"Nothing was counted as known of {n:,} databases"
     else:
         named = [_CALENDAR.get(name, f"the {name}" if name.startswith("answer ") else name) for name in names]
-        listed = named[0] if len(named) == 1 else f"{', '.join(named[:-1])} and {named[-1]}"
-        said = f"Counted as known: {listed} ({parameters} parameters, fitted to {n:,} databases)"
+        said = f"Counted as known: {listed(named)} ({parameters} parameters, fitted to {n:,} databases)"
     said += ", after taking logarithms" if logarithm else ""
     if spread:
         said += "; the spread depends on it, and what people did is measured beside that of its database"

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from empriv.words.sentences import amount, databases, number, percent, quantity
+from empriv.words.sentences import amount, databases, listed, number, percent, quantity, tells_little
 from empriv.words.side_by_side import share, upper_said
 
 HEADERS = ("what to do", "delta", "at most", "error", "verdict")
@@ -15,6 +15,16 @@ HEADERS = ("what to do", "delta", "at most", "error", "verdict")
 def error_said(value: float, unit: str = "") -> str:
     """An error in the answer's own units."""
     return "—" if math.isnan(value) else "0" if value == 0 else f"±{amount(value, unit)}"
+
+
+LITTLE = "little"
+MARKS = {"pass": "● pass", "fail": "▲ fail", "unresolved": "◆ cannot tell", LITTLE: "○ too much noise"}
+"""How a verdict is shown, beside its colour."""
+
+
+def outcome(verdict: str, of_typical: float) -> str:
+    """A verdict as it is shown; "little" where it passes, but so little is left that nobody should publish it."""
+    return LITTLE if verdict == "pass" and tells_little(of_typical, 1.0) else verdict
 
 
 def title(code: str, parameters: Mapping[str, Any], each: str = "each person", unit: str = "") -> str:
@@ -98,8 +108,7 @@ def none_meets(
 
 
 def meet(names: list[str], aim: str) -> str:
-    listed = f"{', '.join(names[:-1])} and {names[-1]} meet" if len(names) > 1 else f"{names[0]} meets"
-    return f"{listed} {aim}; errors are not known."
+    return f"{listed(names)} {'meet' if len(names) > 1 else 'meets'} {aim}; errors are not known."
 
 
 def recommended(name: str, error: float, unanswered: float, aim: str, meeting: int) -> str:

@@ -14,16 +14,14 @@ from empriv.comparing.ways import Action, Advice
 from empriv.errors import InputError
 from empriv.noise.noise import Noise
 from empriv.validate.verdict import FAIL, PASS, UNRESOLVED
-from empriv.words.nouns import Nouns
 from empriv.words.sentences import amount, number, percent, tells_little
-from empriv.words.what_to_do import title
+from empriv.words.what_to_do import outcome
 
 if TYPE_CHECKING:
     from empriv.collecting import Databases, Engine
     from empriv.validate.verdict import Verdict
 
 _MOST_ROWS = 5
-LITTLE = "little"
 
 
 @dataclass(frozen=True)
@@ -79,14 +77,13 @@ def quick_advice(
         return None  # several numbers, or people who were measured in chunks
 
 
-def actions_of(advice: Advice, unit: str, nouns: Nouns) -> Actions:
+def actions_of(advice: Advice, unit: str) -> Actions:
     """What each kind of action gives and costs, classical noise last; what hides less than the best and errs more is
     left out."""
     best = advice.best
     rows = tuple(
         ActionRow(
-            visible(title(action.code, action.parameters, nouns.each, unit)),
-            _hides(action, unit), _error(action, unit), _verdict(action),
+            visible(action.title), _hides(action, unit), _error(action, unit), outcome(action.verdict, action.share),
             "" if action.toml else visible(action.command),
             action is best and not tells_little(action.share, 1.0),
         )
@@ -110,11 +107,6 @@ def _hides(action: Action, unit: str) -> str:
     if not math.isnan(action.cover):
         return "nothing shown" if action.cover <= 0 else amount(action.cover, unit)
     return "not measured" if action.upper is None or action.upper >= 1 else f"delta at most {number(action.upper)}"
-
-
-def _verdict(action: Action) -> str:
-    """The verdict; "little" where it passes, but so little is left of the answer that nobody should publish it."""
-    return LITTLE if action.verdict == PASS and tells_little(action.share, 1.0) else action.verdict
 
 
 def _error(action: Action, unit: str) -> str:

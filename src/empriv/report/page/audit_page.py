@@ -186,7 +186,7 @@ def instead_of(decision: Decision, advice: Advice | None, audit: Audit, *, table
     if audit.n_databases < LEAST_DATABASES:
         return f"Do not sign: collect more {audit.nouns.database or 'database'}s first.", False
     if advice is None:
-        several = "publish fewer of these numbers, or merge those that are dark, and audit again"
+        several = "publish fewer of these numbers, or merge cells that hide too little, and audit again"
         return f"Do not sign{': ' + several if table else ''}.", False
     best = advice.best
     if best is None:
@@ -278,10 +278,6 @@ def record_of(audit: Audit, verdicts: Sequence[tuple[str, Verdict]]) -> list[tup
         ("Made by", f"empriv {version('empriv')}, numpy {np.__version__}, Python {platform.python_version()}"),
     ]
     return [(name, visible(value)) for name, value in rows]
-
-
-def listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def unchecked(audit: Audit) -> tuple[str, ...]:

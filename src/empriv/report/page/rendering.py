@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from empriv.base.text import script_json
 from empriv.errors import InputError
 from empriv.report.charts.chart import WIDTH, Chart
+from empriv.words.what_to_do import MARKS
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -141,7 +142,9 @@ def _asset(name: str) -> str:
 def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    return Environment(
+    environment = Environment(
         loader=PackageLoader("empriv.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
+    environment.globals["marks"] = MARKS
+    return environment

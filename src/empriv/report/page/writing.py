@@ -132,7 +132,7 @@ def write_report(
     judged = [verdict for _, verdict in verdicts]
     advice = quick_advice(audit, judged, noise=noise) if advice is None else advice
     decision = audit.decision(judged, noise=noise)
-    actions = None if advice is None else actions_of(advice, audit.unit, audit.nouns)
+    actions = None if advice is None else actions_of(advice, audit.unit)
     text = page_of(
         material, names=names, names_said=names_said, decision=decision, verdicts=verdicts, advice=advice,
         actions=actions, noise=noise, answers=answers, config=config, title=title,
