@@ -7,7 +7,10 @@ import pytest
 
 import empriv
 from empriv.measuring.tables.table_risk import measure_table
-from empriv.validate.checks.whole_tables import residuals_check
+from empriv.validate.checks.whole_tables import objected_places, residuals_check
+from empriv.validate.covering import covered
+from empriv.validate.table_cover import hiding_of_table
+from empriv.validate.verdict import verdict
 
 N = 200
 
@@ -75,3 +78,35 @@ def test_differences_and_cells_of_their_own_are_leaks(world):
     own = measure_table(results_of(without + np.outer(alone, np.eye(5)[0]), without))
     assert own.delta(0.1) == pytest.approx(0.2)
     assert own.bounds(0.1).upper >= 0.2
+
+
+def test_a_law_that_is_smeared_is_seen_in_a_cell_that_others_outshine():
+    """Sixteen normal cells are moved more, in units of what is left of them; two exponential ones give more away."""
+    rng = np.random.default_rng(1)
+    factors = rng.normal(size=(365, 2))
+    own = np.concatenate((rng.normal(size=(365, 16)), rng.exponential(size=(365, 2))), axis=1)
+    without = np.concatenate((factors, factors @ rng.normal(size=(2, 18)) + own), axis=1)
+    moves = np.zeros((17, 20))
+    moves[np.arange(16), 2 + np.arange(16)] = 0.25
+    moves[16, 18:] = 0.2, 0.13
+    q = without + moves.sum(axis=0)
+    risk = measure_table(
+        empriv.Results.stack(
+            {f"c{k}": empriv.Results.from_arrays(q[:, k], q[None, :, k] - moves[:, k, None]) for k in range(20)}
+        )
+    )
+    truth = 0.283  # of the two cells together, at epsilon 0.1
+    assert covered(risk, 0.1, truth).upper < truth  # what the bound says
+    assert verdict(risk, epsilon=0.1, delta=truth - 0.003) != "pass"
+    assert set(objected_places(risk)) >= {18, 19}
+    assert not hiding_of_table(risk, 0.05).trusted[18:].any()  # nor is their law believed beside noise
+
+
+def test_cells_that_are_too_many_to_look_at_do_not_pass():
+    rng = np.random.default_rng(2)
+    q = rng.normal(size=(60, 50))
+    risk = measure_table(results_of(q + 0.01 * np.eye(50)[0], q))
+    (check,) = residuals_check(risk, 0)
+    assert check.severity == "error"
+    assert "one of them was not looked at" in check.sentence
+    assert objected_places(risk).tolist() == [0]

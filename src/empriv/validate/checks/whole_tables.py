@@ -2,8 +2,8 @@
 
 What only a table has: how many parameters its databases carry, whether the residuals of a cell depend on the rest of
 the table other than in straight lines, and whether they have an edge that so many parameters smear, or two peaks (all
-three: `residuals`). These are made of the cells that people move most, and where one of them objects, only noise counts
-(`objected_places`); so are the checks of one number.
+three: `residuals`). These are made of all cells that people move, as far as time allows: where one objects, or was not
+looked at, only noise counts (`objected_places`). The checks of one number are made of the cells that are moved most.
 """
 
 from __future__ import annotations
@@ -13,7 +13,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from empriv.measuring.tables import TableRisk
-from empriv.measuring.tables.residual_tests import depends_on_rest, edge_gain, flatness
+from empriv.measuring.tables.residual_tests import (
+    PERMUTATIONS,
+    Rest,
+    dependence,
+    edge_gain,
+    flatness,
+    leans,
+    p_values,
+    rest_of,
+)
 from empriv.results import FloatArray, IntArray
 from empriv.validate.bounds.line_bounds import bound_inputs
 from empriv.validate.checks.check import (
@@ -32,15 +41,17 @@ from empriv.words.sentences import databases
 _MANY = 0.5  # parameters in a database from which on figures are larger than the truth
 _SERIES = 12  # principal axes of the table that are tested in their order
 _SHORT = 0.78  # a normal sample's kurtosis strays less far below 3 than its standard deviation says
-_TESTED = 8  # kept cells
-_EDGE = 0.27  # gain of an edge from which on the bound cannot tell: it held below, and did not above
+_TESTED = 8  # cells, at least
+_WORK, _WORK_OF_EDGES = 20_000_000, 150_000_000  # numbers gone through by tests of dependence, and of edges
+_EDGE = 0.27  # gain of an edge from which on the bound cannot tell: it held below, and did not above; times 1 - p/n
 
 
 @checks_of.register(TableRisk)
 def checks_of_table(risk: TableRisk, epsilon: float, rng: int) -> list[Message]:
     n = risk.results.n_databases
     rows = np.argsort(-risk.delta_i(float(epsilon)), kind="stable")[:RISKIEST]
-    names = [risk.fit.cells[risk.fit.kept[place]] for place in tested_places(risk)] or list(risk.fit.cells[:1])
+    places = np.sort(moved_places(risk)[:_TESTED])
+    names = [risk.fit.cells[risk.fit.kept[place]] for place in places] or list(risk.fit.cells[:1])
     alone = {name: risk.components[name] for name in names}
     return [
         _carried(risk),
@@ -55,21 +66,21 @@ def checks_of_table(risk: TableRisk, epsilon: float, rng: int) -> list[Message]:
     ]
 
 
-def tested_places(risk: TableRisk) -> IntArray:
-    """Places of the kept cells that a person moves most, in units of their residuals."""
+def moved_places(risk: TableRisk) -> IntArray:
+    """Places of the kept cells that anybody moves, those first that are moved most in units of their residuals."""
     largest = np.zeros(len(risk.fit.kept))
     np.maximum.at(largest, risk.influences.places, np.abs(risk.influences.values))
     largest *= np.sqrt(np.diag(risk.fit.precision))
-    order = np.argsort(-largest, kind="stable")[:_TESTED]
-    return np.sort(order[largest[order] > 0])
+    order = np.argsort(-largest, kind="stable")
+    return np.asarray(order[largest[order] > 0])
 
 
 def objected_places(risk: TableRisk) -> IntArray:
-    """Places of the kept cells, of those that are tested, whose law depends on the rest of the table, or is smeared
-    by the regression on it: there only noise counts."""
+    """Places of the kept cells whose law depends on the rest of the table, or is smeared by the regression on it, or
+    was not looked at: there only noise counts."""
     found = objections_of(risk)
-    p = np.minimum(1.0, found.p * len(found.places))
-    return np.asarray(found.places[(p <= SIGNIFICANT) | (found.gain > _EDGE) | (found.flat > found.flattest)])
+    against = (found.p <= SIGNIFICANT) | (found.gain > found.steepest) | (found.flat > found.flattest)
+    return np.concatenate((found.places[against], found.overlooked))
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,21 +90,24 @@ class Objections:
     Attributes
     ----------
     places : of the kept cells that were tested
-    p : of being independent of the rest of the table
-    gain : of a hard edge
+    p : of being independent of the rest of the table, for all of them together
+    gain, steepest : of a hard edge, and from when on there may be one: exponential residuals gain about 0.42 (1 - p/n)
     flat, flattest : how much flatter than a normal law, and from when on that is no chance: it is passed by chance, for
-        some cell of a normal table, in one table of a hundred
+        some cell of a normal table, in one table of twenty
+    overlooked : places of cells that people move, of which too little is left to look at, or too many for the time
     """
 
     places: IntArray
     p: FloatArray
     gain: FloatArray
+    steepest: float
     flat: FloatArray
     flattest: float
+    overlooked: IntArray
 
 
 def objections_of(risk: TableRisk, rng: int = 0) -> Objections:
-    """Look at the cells that people move most; kept with the risk."""
+    """Look at the cells that people move; kept with the risk."""
     if "objections" not in risk.workspace:
         risk.workspace["objections"] = _objections(risk, rng)
     made = risk.workspace["objections"]
@@ -104,19 +118,32 @@ def objections_of(risk: TableRisk, rng: int = 0) -> Objections:
 def _objections(risk: TableRisk, rng: int) -> Objections:
     from scipy.special import ndtri  # slow import
 
-    places = tested_places(risk)
-    parts = [_beside_rest(risk, place) for place in places.tolist()]
-    gains = []
-    for place, (cell, rest) in zip(places.tolist(), parts, strict=True):
+    n, r = risk.fit.n, len(risk.fit.kept)
+    moved = moved_places(risk)[: 0 if risk.fit.ridge else None]  # then no law counts, and that is said
+    looked = moved[: max(_TESTED, _WORK // max(1, n * r))]
+    edges = max(_TESTED, _WORK_OF_EDGES // max(1, n * r * r))
+    seen: list[tuple[int, FloatArray, float, float]] = []
+    for place in looked.tolist():
+        cell, rest = _beside_rest(risk, place)
         counts = np.unique(risk.kept_values[:, place], return_counts=True)[1]
         few = counts[counts > 1].sum() > 0.5 * counts.sum()  # small counts have their edge at 0, which the cell shows
-        gains.append(-np.inf if few else edge_gain(cell, rest))
+        gain = -np.inf
+        if rest.tells and not few and leans(cell, rest):
+            if not edges:
+                continue
+            edges -= 1
+            gain = edge_gain(cell, rest)
+        if rest.tells:
+            seen.append((place, dependence(cell, rest, rng=rng), gain, flatness(cell, rest)))
+    places = np.array([place for place, *_ in seen], np.int64)
     return Objections(
         places,
-        np.array([depends_on_rest(cell, rest, rng=rng) for cell, rest in parts]),
-        np.array(gains),
-        np.array([flatness(cell, rest) for cell, rest in parts]),
-        _SHORT * float(ndtri(1.0 - 0.01 / max(1, len(places)))),
+        p_values(np.array([statistics for _, statistics, *_ in seen]).reshape(len(seen), 1 + PERMUTATIONS)),
+        np.array([gain for *_, gain, _ in seen]),
+        _EDGE * (1.0 - risk.fit.rank / n),
+        np.array([flat for *_, flat in seen]),
+        _SHORT * float(ndtri(1.0 - SIGNIFICANT / max(1, len(seen)))),
+        np.setdiff1d(moved, places),
     )
 
 
@@ -165,38 +192,42 @@ def _series(risk: TableRisk, rows: IntArray) -> dict[str, FloatArray]:
 def residuals_check(risk: TableRisk, rng: int) -> list[Message]:
     """Whether residuals of cells depend on the rest of the table, have a hard edge, or two peaks."""
     found = objections_of(risk, rng)
-    count = len(found.places)
-    if not count:
+    count, overlooked = len(found.places), len(found.overlooked)
+    if not count and not overlooked:
         return []
-    p, gain, flat = min(1.0, float(found.p.min()) * count), float(found.gain.max()), float(found.flat.max())
-    share = float(np.sqrt(risk.fit.rank / risk.fit.n))
+    p, gain = float(found.p.min(initial=1.0)), float(found.gain.max(initial=-np.inf))
+    flat, share = float(found.flat.max(initial=-np.inf)), float(np.sqrt(risk.fit.rank / risk.fit.n))
     objections = []
     if p <= SIGNIFICANT:
         objections.append(f"they depend on the rest of the table other than in straight lines (p = {p:.3f})")
-    if gain > _EDGE:
+    if gain > found.steepest:
         objections.append(
             f"they have a hard edge, and so many cells smear what is finer than {share:.2f} standard deviations"
         )
     if flat > found.flattest:
         objections.append("they are flat, or have two peaks whose valley the other cells smear")
+    if overlooked:
+        which = "one of them was" if overlooked == 1 else f"{overlooked:,} of them were"
+        objections.append(f"{which} not looked at, since there are too many cells for so many databases")
     if objections:
         said = (
-            f"Residuals of the cells of the riskiest people object to the bound: {'; '.join(objections)}. The table "
+            f"Residuals of the cells that people move object to the bound: {'; '.join(objections)}. The table "
             "may reveal more than the bound says. It cannot tell."
         )
     else:
         said = (
-            "Residuals of the cells of the riskiest people do not depend on the rest of the table, and have one peak "
+            "Residuals of the cells that people move do not depend on the rest of the table, and have one peak "
             "and no hard edge that the other cells would smear."
         )
     numbers = {
         "p": p, "gain": gain, "share": share, "flatness": flat, "limit": found.flattest, "cells": count,
+        "overlooked": overlooked,
     }  # fmt: skip
     return [Message("residuals", said, "error" if objections else "info", numbers, "Residuals of cells")]
 
 
-def _beside_rest(risk: TableRisk, place: int) -> tuple[FloatArray, FloatArray]:
-    """A kept cell and the others, less what is known, by database.
+def _beside_rest(risk: TableRisk, place: int) -> tuple[FloatArray, Rest]:
+    """A kept cell, less what is known, by database, and the others.
 
     Without the individual who moves the cell most: it is the others' table that is taken to be of one law, and whoever
     is in several cells at once makes them depend on each other.
@@ -209,4 +240,4 @@ def _beside_rest(risk: TableRisk, place: int) -> tuple[FloatArray, FloatArray]:
         values[databases, :, own] -= changes[:, :, column]
     flat = values.reshape(-1, len(risk.fit.kept))
     left = (flat - risk.fit.basis @ (risk.fit.basis.T @ flat)).reshape(values.shape).mean(axis=1)
-    return left[:, place], np.delete(left, place, axis=1)
+    return left[:, place], rest_of(np.delete(left, place, axis=1))
