@@ -45,7 +45,7 @@ class Rest(NamedTuple):
     @property
     def tells(self) -> bool:
         """Whether the databases are enough to look at what is left."""
-        return self.frame.shape[1] <= _MOST_FITTED * len(self.frame)
+        return bool(self.frame.shape[1] <= _MOST_FITTED * len(self.frame))
 
     def left_of(self, cell: FloatArray) -> FloatArray:
         """The residuals of a cell (n,), or of columns (n, m)."""
