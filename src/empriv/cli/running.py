@@ -232,11 +232,13 @@ def _how_often(audit: Audit, verdicts: Sequence[tuple[str, Verdict]]) -> tuple[s
 
 
 def typed_for(name: str) -> str:
-    """The command that runs now, as another one with the same rows, question and files; nothing if it does not take
-    them."""
+    """The command that runs now, as another one with the same rows, question and files; nothing if one of the two does
+    not take them."""
     here = click.get_current_context()
     root = here.find_root().command
     other = root.get_command(here, name) if isinstance(root, click.Group) else None
+    if "files" not in here.params:  # the demo has rows of its own
+        return ""
     taken = set() if other is None else {parameter.name for parameter in other.params} - _NOT_TAKEN
     words: list[str] = []
     for parameter in here.command.params:
