@@ -117,8 +117,7 @@ def find_reference(app: Sphinx, env: Any, node: Any, contnode: nodes.Element) ->
 
 def read_links(app: Sphinx, page: str, content: list[str]) -> None:
     """Links as GitHub reads them: to Markdown outside docs they lead to the page that includes it, or to the file."""
-    for name in ("CONTRIBUTING", "CHANGELOG"):
-        content[0] = content[0].replace(f"](../{name}.md", f"]({name.lower()}.md")
+    content[0] = content[0].replace("](../CHANGELOG.md", "](changelog.md")
     docs = Path(app.srcdir).resolve()
     folder = (docs / page).parent
 

@@ -30,7 +30,7 @@ _BLOCK = re.compile(
     r"^(?:<!-- not run: (?P<reason>[^\n]+) -->\n+)?```(?P<language>\w+)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE
 )
 # What is said by exit codes 3 and 4 is an answer, not an error, where one of these asks for it.
-_MAY_SAY_NO = ("--target", "check", "noise", "release", "verify")
+_MAY_SAY_NO = ("--target", "check", "compare", "noise", "release", "verify")
 
 
 @dataclass(frozen=True)

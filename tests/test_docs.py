@@ -170,7 +170,7 @@ def test_every_test_named_by_the_method_page_exists() -> None:
 
 def test_every_file_named_by_a_page_exists() -> None:
     named = {found[0] for page in LINKED for found in _FILES.finditer(page.read_text()) if page.name != "CHANGELOG.md"}
-    assert len(named) > 60
+    assert len(named) > 30
     assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
     assert _FILES.findall("`python tests/a/b_c.py --quick`, test_d.py") == ["tests/a/b_c.py"]
 
@@ -183,8 +183,8 @@ def test_every_numbered_thing_of_the_paper_has_its_place() -> None:
             assert re.search(rf"^\| \*\*{kind} {number}\*\*", text, re.MULTILINE), (kind, number)
 
 
-# Two pages on the code: questions and the files that answer them, and how to add to them.
-ON_THE_CODE = "".join((DOCS / name).read_text() for name in ("architecture.md", "contributing.md"))
+# Two pages on the code: questions and the files that answer them, and how to work on them.
+ON_THE_CODE = (DOCS / "architecture.md").read_text() + (ROOT / "CONTRIBUTING.md").read_text()
 SOURCES = ROOT / "src" / "empriv"
 _PLACES = re.compile(r"`((?:[\w.]+/)*(?:\w+\.(?:py|pyi|c)|\w+/))`")
 
@@ -242,14 +242,14 @@ def _defined_in(path: Path) -> set[str]:
 
 
 # The attack model: every attack and the test that tries it.
-ATTACKS = DOCS / "attack-model.md"
+ATTACKS = DOCS / "limits.md"
 
 
 def test_every_test_named_by_the_attack_model_exists() -> None:
-    named = re.findall(r"`tests/((?:\w+/)*test_\w+\.py)::(\w+)`", ATTACKS.read_text())
+    named = re.findall(r"`((?:\w+/)?test_\w+\.py)::(\w+)`", ATTACKS.read_text())
     assert len(named) > 40
     for path, name in named:
-        assert name in _tests_of(ROOT / "tests" / path), (path, name)
+        assert name in _tests_of(ROOT / "tests" / (path if "/" in path else f"security/{path}")), (path, name)
 
 
 def test_every_attack_names_its_tests() -> None:
@@ -288,8 +288,8 @@ def test_the_tour_is_stored_without_outputs() -> None:
     assert not any(cell["outputs"] or cell["execution_count"] for cell in code)
 
 
-# The page for those who use R.
-R_LINES = re.search(r"```r\n(.*?)```", (DOCS / "r.md").read_text(), re.DOTALL)
+# The part of the first page for those who use R.
+R_LINES = re.search(r"```r\n(.*?)```", (DOCS / "start.md").read_text(), re.DOTALL)
 IN_PYTHON = (
     (r"^library\(reticulate\)$", "import pandas"),
     (r"^(\w+) <- import\(\"(\w+)\"\)$", r"import \2 as \1"),

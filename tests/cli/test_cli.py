@@ -71,12 +71,11 @@ def test_every_command_and_option_has_help_and_is_documented(name: str, command:
     documented = (DOCS / "command-line.md").read_text(encoding="utf-8")
     assert command.help is not None
     assert "Example" in command.help
-    assert f"## empriv {name}" in documented
     assert f"| `empriv {name}` |" in documented
+    assert ".. click:: empriv.cli.main:main\n   :prog: empriv\n   :nested: full" in documented  # every option
     for option in command.params:
         if isinstance(option, click.Option):
             assert option.help, option.name
-            assert f"`{option.opts[0]}" in documented, option.opts
     shown = CliRunner().invoke(main, [name, "--help"])
     assert shown.exit_code == 0
     assert "empriv" in shown.output

@@ -49,8 +49,8 @@ def test_what_is_given_wins_as_a_whole(tmp_path: Path) -> None:
 
 
 def test_every_setting_is_documented_and_can_be_read() -> None:
-    formats = Path(__file__).parents[2].joinpath("docs", "formats.md").read_text(encoding="utf-8")
-    example = tomllib.loads(formats.partition("```toml\n")[2].partition("```")[0])
+    page = Path(__file__).parents[2].joinpath("docs", "pipeline.md").read_text(encoding="utf-8")
+    example = tomllib.loads(page.partition("```toml\n")[2].partition("```")[0])
     assert set(example) == {one.name for one in fields(Settings)} == set(asdict(Settings()))
 
 

@@ -228,7 +228,7 @@ def written(settings: Settings, seen: TableProfile) -> str:
 
     files = [shown_address(text) for text in settings.files]  # without user and password
     lines = [
-        "# What is audited, and what is promised. empriv check runs this file; docs/formats.md lists all keys.",
+        "# What is audited, and what is promised. empriv check runs this file; docs/pipeline.md lists all keys.",
         f"files = {toml_text(files if len(files) > 1 else files[0])}",
         *([] if settings.table is None else [f"table = {toml_text(settings.table)}"]),
         "",

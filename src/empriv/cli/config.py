@@ -1,7 +1,7 @@
 """Settings of a command, from defaults, audit.toml and the command line.
 
 The command line's own options check the file's values, which are the defaults of the run: click's ``default_map``.
-docs/formats.md describes the file.
+docs/pipeline.md describes the file.
 """
 
 from __future__ import annotations

@@ -33,9 +33,9 @@ def export(
 
     \b
     Examples:
-      empriv export audit.empriv --dpia release.md --review 2030-01-31
-      empriv export audit.empriv --target "delta <= 0.05 at 0.1" --registry entry.yaml \\
-        --curator-type Government
+      empriv export audit.empriv --target "delta <= 0.05 at 0.1" --dpia release.md --review 2030-01-31
+      empriv export audit.empriv --target "delta <= 0.05 at 0.1" --noise noise.empriv \\
+        --registry entry.yaml --curator-type Government
     """
     if dpia is None and registry is None:
         raise click.UsageError("--dpia or --registry must be given.")

@@ -60,7 +60,7 @@ def release(
     \b
     Examples:
       echo 1234.5 | empriv release noise.empriv --value -
-      empriv release noise.empriv --audit audit.empriv --database 1998-06-30 --ledger releases.ledger
+      empriv release noise.empriv --audit audit.empriv --database 2026-10-31 --ledger releases.ledger
       empriv release noise.empriv --audit audit.empriv --rows today.parquet --ledger releases.ledger
     """
     if not values and database is None and rows is None:

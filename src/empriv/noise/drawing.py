@@ -2,7 +2,7 @@
 
 Drawn exactly: the part by 64 random bits against the law's whole weights, Laplace and Gaussian noise by OpenDP's
 integer samplers, tables by a random whole number. There is no seed. Whether a law may be released at all is for
-`Noise.release`; what is defended and what not is in docs/attack-model.md.
+`Noise.release`; what is defended and what not is in docs/limits.md.
 """
 
 from __future__ import annotations
