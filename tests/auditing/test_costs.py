@@ -40,14 +40,12 @@ def test_counts_are_those_of_the_data(flights: Any) -> None:
     assert (cost.numbers, cost.one_by_one) == (1, 0)
 
 
-def test_entries_are_counted_on_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = empriv.databases(empriv.datasets.cdnow(), database="date", individual="customer_id")
+def test_entries_of_random_databases_are_those_on_average() -> None:
+    data = empriv.subsamples(empriv.datasets.flights(), individual="aircraft", count=20, fraction=0.5)
     results = empriv.collect(data, "count(*)")
-    monkeypatch.setattr(costs, "SAMPLE_ROWS", 3_000)
     cost = estimate(data, ["count(*)"], Run())
-    assert cost.rows == 69_659
-    assert cost.individuals == results.n_individuals
-    assert len(results.entry_q) / 1.5 < cost.entries < 1.5 * len(results.entry_q)
+    assert (cost.rows, cost.databases, cost.individuals) == (54_635, 20, results.n_individuals)
+    assert len(results.entry_q) / 1.1 < cost.entries < 1.1 * len(results.entry_q)
 
 
 def test_numbers_of_a_table_and_runs_once_per_individual() -> None:

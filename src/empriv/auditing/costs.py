@@ -1,6 +1,6 @@
-"""What an audit will take, before it starts: rows, entries and memory, from a small sample of the individuals.
+"""What an audit will take, before it starts: rows, entries and memory.
 
-An entry is a database that an individual is in; entries are counted on a sample. How long it takes is not said: no
+An entry is a database that an individual is in. How long it takes is not said: no
 estimate was right often enough.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 import glob
 import re
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,16 +16,16 @@ from typing import Any
 from empriv.base.machine import free_memory
 from empriv.base.progress import progress
 from empriv.collecting.engines.engine import Engine
+from empriv.collecting.profile import count
 from empriv.collecting.queries import Query, query_of
 from empriv.collecting.run_query import Run
 from empriv.collecting.sources import Databases, Files, Frame, Select, Stored, Table
 from empriv.collecting.sql.aggregates import NotDecomposable
 from empriv.collecting.sql.decomposing import decompose
-from empriv.collecting.sql.execute import stream
 from empriv.collecting.sql.reruns import to_stderr
+from empriv.collecting.sql.statement import admit, components_of
 from empriv.errors import InputError
 
-SAMPLE_ROWS = 200_000
 _BYTES, _BYTES_PER_ENTRY = 350 * 2**20, 150
 LARGE = 100 * 2**20  # bytes of rows: results of less fit into any memory
 _BYTES_PER_ROW = 100  # of a table in memory, where every one of a million rows may be a result
@@ -157,20 +156,17 @@ def _size_of(table: Table) -> int | None:
 
 
 def estimate(data: Databases, queries: Sequence[str | Query], run: Run) -> Expected:
-    """What an audit of SQL queries on these databases will take; reads the rows, and groups those of few people."""
+    """What an audit of SQL queries on these databases will take; reads the rows."""
     questions = [query_of(text) for text in queries]
     engine, _ = run.on(data)
-    with (
-        stream(engine, data, query_of("count(*)"), entries=SAMPLE_ROWS, rows=SAMPLE_ROWS) as streamed,
-        closing(streamed.stretches(streamed.n_stretches // 2)) as stretches,
-    ):
-        part = next(stretches, streamed.everyone)
-    each = len(part.entry_database) / max(part.n_individuals, 1)
-    entries = round(each * streamed.people)
+    counted = count(engine, data)
+    entries = counted.pairs
+    if data.draws is not None and data.draws.of_individuals:  # on average
+        entries = round(data.draws.fraction * counted.databases * counted.individuals)
     plans = [_numbers(engine, data, question) for question in questions]
     numbers = sum(plan or 1 for plan in plans)
     return Expected(
-        rows=streamed.rows, databases=streamed.everyone.n_databases, individuals=streamed.people, entries=entries,
+        rows=counted.rows, databases=counted.databases, individuals=counted.individuals, entries=entries,
         numbers=numbers, memory=memory_of(entries * numbers), free=free_memory(),
         one_by_one=plans.count(None),
     )  # fmt: skip
@@ -182,8 +178,9 @@ def _numbers(engine: Engine, data: Databases, query: Query) -> int | None:
         plan = decompose(query, data.individual)
         if not query.groups or plan.chooses_groups:  # which groups there are shows when it is run
             return len(query.items)
-        with stream(engine, data, query) as streamed:
-            return len(streamed.everyone.components or ("",))
+        with engine.session(data) as session:
+            admit(session, query)
+            return len(components_of(session, query) or ("",))
     except NotDecomposable:
         return None
 

@@ -13,16 +13,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from empriv.collecting.engines.engine import Column, Integers
+from empriv.collecting.engines.engine import Column
 from empriv.collecting.queries import MOST_CELLS, Query, without_keys
 from empriv.errors import QueryError
 from empriv.results import Cell, FloatArray, IntArray, Outcome, Results, outcomes_of
 
 Codes = npt.NDArray[np.int8]
-Places = npt.NDArray[Any] | slice
-
-# Up to this many places for each answer, a place for every pair is quicker than sorting; of several numbers, fewer.
-_ROOM, _ROOM_OF_SEVERAL = 6, 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,8 +55,7 @@ def assemble(
     answers: Answers,
     *,
     databases: npt.NDArray[Any],
-    individuals: npt.NDArray[Any] | None,
-    integers: Integers | None = None,
+    individuals: npt.NDArray[Any],
     components: Sequence[str] | None,
     n_groups: int = 1,
     everyone: tuple[FloatArray, Codes] | None = None,
@@ -69,67 +64,33 @@ def assemble(
     """Results in order of individual and database.
 
     A group without an answer is NULL with everyone. Without an individual it is the same as with everyone, since an
-    individual without rows in it changes nothing. With ``integers``, answers number the individuals from the first
-    of these; if ``individuals`` is None, those who have an answer are listed. ``everyone`` are the results with
-    everyone, if the answers do not hold them.
+    individual without rows in it changes nothing. ``everyone`` are the results with everyone, where the answers
+    do not hold them.
     """
-    n, size = answers.n_databases, n_groups * len(answers.items)
-    if integers is None:
-        assert individuals is not None
-        integers = Integers(0, len(individuals))
-        listed: slice | IntArray | None = slice(None)
-    else:
-        listed = None if individuals is None else individuals - integers.first
-    width = integers.size
-    nobody, each = _parted(answers.pair)
+    n, size, width = answers.n_databases, n_groups * len(answers.items), len(individuals)
+    nobody, each = np.flatnonzero(answers.pair < 0), np.flatnonzero(answers.pair >= 0)
     q, codes = np.full((n, size), np.nan), np.full((n, size), Outcome.NULL, np.int8)
     _put(q, codes, answers, nobody, answers.pair[nobody] + n, n_groups)
     if everyone is not None:
         q, codes = everyone[0].reshape(n, size), everyone[1].reshape(n, size)
 
-    pair = answers.pair[each]
-    if width * n <= (_ROOM if size == 1 else _ROOM_OF_SEVERAL) * len(pair) + 1024:
-        # Many are in many of the databases: a place for every pair is quicker than sorting.
-        # Fetched as narrow integers; indices are converted here once rather than at each use.
-        slot: Places = pair.astype(np.intp, copy=False)
-        entries = width * n
-        present = np.zeros(entries, bool)
-        present[slot] = True
-        counts = np.count_nonzero(present.reshape(width, n), axis=1)
-        chosen = None if counts.sum() == entries else np.flatnonzero(present)
-        entry_database = np.tile(np.arange(n, dtype=np.int32), width) if chosen is None else _databases(chosen, n)
-    else:
-        order, pair = _ordered(pair, width * n)
-        each = order + each.start if isinstance(each, slice) else each[order]
-        slot = slice(None) if size == 1 else np.arange(len(pair))
-        if n_groups > 1:  # a pair has an answer for each of its groups
-            first = np.concatenate(([True], pair[1:] != pair[:-1]))[: len(pair)]
-            slot, pair = np.cumsum(first) - 1, pair[first]
-        counts, entry_database = _counts(pair, width, n)
-        chosen, entries = None, len(entry_database)
-    # If each pair has one answer, every entry that stays is written below.
-    entry_q, entry_codes = np.empty((entries, size)), np.zeros((entries, size), np.int8)
-    if n_groups > 1:
-        at = np.arange(entries) % n if chosen is not None else entry_database
-        entry_q, entry_codes = q[at], codes[at]
-    _put(entry_q, entry_codes, answers, each, slot, n_groups)
-    if chosen is not None:
-        entry_q = entry_q[chosen]
-        entry_codes = entry_codes[chosen] if entry_codes.any() else np.zeros(entry_q.shape, np.int8)
-    if listed is None:
-        listed = np.flatnonzero(counts)
-        individuals = listed + integers.first
-    assert individuals is not None
+    order, pair = _ordered(answers.pair[each], width * n)
+    # A pair has an answer for each of its groups.
+    first = np.concatenate(([True], pair[1:] != pair[:-1]))[: len(pair)]
+    slot, pair = np.cumsum(first) - 1, pair[first]
+    entry_database = (pair % n).astype(np.int32)
+    entry_q, entry_codes = q[entry_database], codes[entry_database]
+    _put(entry_q, entry_codes, answers, each[order], slot, n_groups)
     shape = () if components is None else (size,)
     return Results(
         q=q.reshape(n, *shape),
         outcomes=codes.reshape(n, *shape),
         databases=databases,
         individuals=individuals,
-        starts=np.concatenate(([0], np.cumsum(counts[listed]))).astype(np.int64),
+        starts=np.searchsorted(pair, np.arange(width + 1, dtype=np.int64) * n).astype(np.int64),
         entry_database=entry_database,
-        entry_q=entry_q.reshape(len(entry_database), *shape),
-        entry_outcomes=entry_codes.reshape(len(entry_database), *shape),
+        entry_q=entry_q.reshape(len(pair), *shape),
+        entry_outcomes=entry_codes.reshape(len(pair), *shape),
         components=None if components is None else tuple(components),
         cells=cells,
     )
@@ -147,15 +108,6 @@ def apply_post(results: Results, post: Callable[[Any], Any]) -> Results:
     )  # fmt: skip
 
 
-def _parted(pair: npt.NDArray[Any]) -> tuple[IntArray | slice, IntArray | slice]:
-    """Answers with everyone, and without each individual; as slices, which cost nothing, if the two are not mixed."""
-    everyone = pair < 0
-    count = int(np.count_nonzero(everyone))
-    if everyone[:count].all():
-        return slice(0, count), slice(count, None)
-    return np.flatnonzero(everyone), np.flatnonzero(~everyone)
-
-
 def _ordered(pair: npt.NDArray[Any], below: int) -> tuple[IntArray, npt.NDArray[Any]]:
     """The order that sorts pairs that are at least 0 and less than ``below``, and the pairs in it."""
     if below > 2**31 or len(pair) > 2**31:
@@ -170,34 +122,13 @@ def _ordered(pair: npt.NDArray[Any], below: int) -> tuple[IntArray, npt.NDArray[
 
 
 def _put(
-    q: FloatArray,
-    codes: Codes,
-    answers: Answers,
-    chosen: IntArray | slice,
-    slot: npt.NDArray[Any] | slice,
-    n_groups: int,
+    q: FloatArray, codes: Codes, answers: Answers, chosen: IntArray, slot: npt.NDArray[Any], n_groups: int
 ) -> None:
-    place: Any = slot if isinstance(slot, slice) or q.shape[1] == 1 else slot.astype(np.int64) * q.shape[1]
-    if n_groups > 1:
-        place = place + answers.group[chosen] * len(answers.items)
+    """Put chosen answers in rows of a table that has a column for each item of each group."""
+    group = answers.group[chosen] if n_groups > 1 else 0
     for number, (values, outcomes) in enumerate(answers.items):
-        at = place + number if number else place
-        q.reshape(-1)[at] = values[chosen]
-        if n_groups > 1 or codes.any() or outcomes.any():
-            codes.reshape(-1)[at] = outcomes[chosen]
-
-
-def _counts(order: npt.NDArray[Any], n_individuals: int, n: int) -> tuple[IntArray, npt.NDArray[np.int32]]:
-    """Entries of each individual, and ``entry_database``, from the pairs (individual * n + database) in order."""
-    starts = np.searchsorted(order, np.arange(n_individuals + 1, dtype=order.dtype) * n)
-    return np.diff(starts), _databases(order, n)
-
-
-def _databases(pair: npt.NDArray[Any], n: int) -> npt.NDArray[np.int32]:
-    """The database of each pair; short integers are divided several times as fast."""
-    if len(pair) and pair[-1] < 2**32:
-        return (pair.astype(np.uint32) % np.uint32(n)).astype(np.int32)
-    return (pair % n).astype(np.int32)
+        at = slot, group * len(answers.items) + number
+        q[at], codes[at] = values[chosen], outcomes[chosen]
 
 
 def _refuse_chance(results: Results, post: Callable[[Any], Any]) -> None:

@@ -145,7 +145,7 @@ def _prepared(
     session: ClusterSession, query: Query, names: list[str] | None, component: str | None
 ) -> tuple[Query, Results, Statement, Stages, int]:
     """The query that gives the component, its results with everyone, its statement in steps, and which item it is."""
-    from empriv.collecting.engines.engine import BY_LABEL, FailedOnRows
+    from empriv.collecting.engines.engine import FailedOnRows
     from empriv.collecting.sql.advice import explained
     from empriv.collecting.sql.decomposing import decompose
     from empriv.collecting.sql.statement import only_component, prepare
@@ -154,7 +154,7 @@ def _prepared(
     if names is not None and component is not None:
         query, item = only_component(query, names.index(component), component)
     try:
-        statement = prepare(session, decompose(query, session.whose), BY_LABEL)
+        statement = prepare(session, decompose(query, session.whose), by_label=True)
     except FailedOnRows as error:
         # Where the cause is known, running the query once per individual would only fail again.
         raise explained(session, query, error) from None

@@ -6,9 +6,9 @@ Text for an engine that speaks DuckDB's SQL; who is in a random database is deci
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,6 @@ from empriv.collecting.engines.engine import (
     PRESENCE,
     SAMPLES,
     Column,
-    Integers,
     hash_of,
     in_sample,
     largest_distance,
@@ -78,12 +77,10 @@ class DataView:
     Attributes
     ----------
     data : what the rows are
-    short_integers : types of integers that fit in 64 bits, as the engine calls them
     labelled : whether individuals have their table of labels
     """
 
     data: Databases
-    short_integers: ClassVar[Collection[str]]
     labelled: bool = False
 
     def about_rows(self, sql: str) -> dict[str, Column]:
@@ -128,18 +125,6 @@ class DataView:
         if not self.labelled:
             self.make_labels("empriv_individuals", INDIVIDUAL)
             self.labelled = True
-
-    @cached_property
-    def integers(self) -> Integers | None:
-        # Whoever is in no random database is listed too: by label.
-        if each_row(self.data) != EVERYONE or self.columns_of(EVERYONE)[INDIVIDUAL] not in self.short_integers:
-            return None
-        ends = f"MIN({INDIVIDUAL}) AS first, MAX({INDIVIDUAL}) AS last"
-        found = self.about_rows(f"SELECT COUNT(*) AS n, {ends} FROM {EVERYONE}")
-        rows, first, last = (int(column.values[0]) for column in found.values())
-        if found["first"].null[0] or last - first >= 2 * rows + 1024:
-            return None
-        return Integers(first, last - first + 1)
 
     def presence(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         self.label_individuals()

@@ -100,14 +100,6 @@ class Column:
     null: npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True)
-class Integers:
-    """Integers from ``first``, of which there are at most ``size``."""
-
-    first: int
-    size: int
-
-
 @dataclass(frozen=True, eq=False)
 class SentRows:
     """Rows on their way to another connection: an object that speaks Arrow, and DuckDB's types of its columns.
@@ -119,10 +111,6 @@ class SentRows:
     types: Mapping[str, str]
 
 
-# In the place of integers: individuals are named by their labels, which an engine of many machines need not number.
-BY_LABEL = Integers(0, 0)
-
-
 class Session(Protocol):
     """A `Databases` made ready to be queried under the name ``data``, with its labels."""
 
@@ -131,10 +119,6 @@ class Session(Protocol):
 
     @property
     def individuals(self) -> npt.NDArray[Any]: ...
-
-    @property
-    def integers(self) -> Integers | None:
-        """The range of the individuals, if they are integers so close that each may have a place of its own."""
 
     @property
     def integer_bits(self) -> int:

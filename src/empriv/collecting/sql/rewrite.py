@@ -19,11 +19,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import cast
 
 from sqlglot import exp
 
-from empriv.collecting.engines.engine import BY_LABEL, DATA, DATABASE, INDIVIDUAL, MASTER, SAMPLES, Integers, in_sample
+from empriv.collecting.engines.engine import DATA, DATABASE, INDIVIDUAL, MASTER, SAMPLES, in_sample
 from empriv.collecting.sql import quantiles
 from empriv.collecting.sql.aggregates import Builder, Facts
 from empriv.collecting.sql.decomposing import Call, Decomposition, replace_calls
@@ -35,19 +34,17 @@ GROUP, KEY, RESULT = "empriv_group", "empriv_k", "empriv_q"
 _HASHES = ("empriv_x", "empriv_y")
 
 
-def leave_one_out(
-    plan: Decomposition, facts: Facts, *, integers: Integers | None = None, again: bool = False
-) -> exp.Select:
+def leave_one_out(plan: Decomposition, facts: Facts, *, by_label: bool = False, again: bool = False) -> exp.Select:
     """The statement: database, individual, group if any, then empriv_q0, empriv_q1 ...
 
     ``flagged`` follows if some may be inexact.
 
-    An individual is given as a code, or, with ``integers``, as the label less the first of them.
+    An individual is given as a code, or ``by_label``.
 
     With ``again``, the remaining rows for each pair in the table ``empriv_flagged`` is taken for a database of
     its own, from which nobody is left out.
     """
-    written = _written(plan, facts, integers, again=again)
+    written = _written(plan, facts, by_label, again=again)
     everyone, each = written.without
     parts = [*written.parts, ("empriv_without", everyone.union(each, distinct=False), None)]
     return written.statement(parts)
@@ -69,9 +66,9 @@ class Stages:
     each: exp.Select
 
 
-def stages(plan: Decomposition, facts: Facts, *, integers: Integers | None = None, only: str | None = None) -> Stages:
+def stages(plan: Decomposition, facts: Facts, *, by_label: bool = False, only: str | None = None) -> Stages:
     """The statement in steps, with ``empriv_partials`` a table; ``only`` is a condition on ``p.empriv_individual``."""
-    written = _written(plan, facts, integers, again=False)
+    written = _written(plan, facts, by_label, again=False)
     (_, rows, _), *parts = written.parts
     tables = []
     for name, part, _ in parts:
@@ -90,50 +87,16 @@ def stages(plan: Decomposition, facts: Facts, *, integers: Integers | None = Non
     )
 
 
-def passes(
-    plan: Decomposition, facts: Facts, *, integers: Integers | None = None, only: str | None = None
-) -> Stages | None:
-    """The statement in steps that read the rows anew for some individuals at a time: no large table is kept.
-
-    None where a total needs more than the rows of its database: extremes, distinct values and quantiles are found from
-    what each individual has. ``only`` is a condition on ``r.empriv_individual``.
-    """
-    written = _written(plan, facts, integers, again=False)
-    if written.totals is None:
-        return None
-    (_, rows, _), *others = written.parts
-    named = {name: part for name, part, _ in others}
-    tables = []
-    for name, part in (("empriv_scales", named.get("empriv_scales")), ("empriv_totals", written.totals)):
-        if part is not None:
-            step = cast(exp.Select, part.copy()).with_("empriv_rows", as_=rows.copy())
-            _put_first(step, written.own)
-            tables.append((name, step))
-    partials = cast(exp.Select, named["empriv_partials"])
-    partials = partials if only is None else partials.where(only)
-    everyone, each = written.without
-    parts: list[Part] = [("empriv_rows", rows, False), ("empriv_partials", partials, None)]
-    return Stages(
-        tuple(tables),
-        written.statement([("empriv_without", everyone, None)], own=False),
-        written.statement([*parts, ("empriv_without", each, None)]),
-    )
-
-
 Part = tuple[str, exp.Expr, bool | None]
 
 
 @dataclass(frozen=True)
 class _Written:
-    """What a statement is put together from: columns of results, named parts, and the query's own WITH.
-
-    ``totals`` are those of each database from its rows, None where they need what each individual has.
-    """
+    """What a statement is put together from: columns of results, named parts, and the query's own WITH."""
 
     columns: tuple[Node, ...]
     parts: tuple[Part, ...]
     without: tuple[exp.Select, exp.Select]
-    totals: exp.Select | None
     own: exp.Expr | None
 
     def statement(self, parts: Sequence[Part], *, own: bool = True) -> exp.Select:
@@ -151,7 +114,7 @@ def _put_first(statement: exp.Select, own: exp.Expr | None) -> None:
         with_.set("expressions", [*(cte.copy() for cte in own.expressions), *with_.expressions])
 
 
-def _written(plan: Decomposition, facts: Facts, integers: Integers | None, *, again: bool) -> _Written:
+def _written(plan: Decomposition, facts: Facts, by_label: bool, *, again: bool) -> _Written:
     builder = Builder(facts)
     names = {text(x): name for name, x in plan.arguments.items()}
     results = []
@@ -188,7 +151,7 @@ def _written(plan: Decomposition, facts: Facts, integers: Integers | None, *, ag
         carried=carried,
     )
     if again:
-        rows = instead_of_data(rows, _left_for_pairs(integers))
+        rows = instead_of_data(rows, _left_for_pairs(by_label))
     if once:
         rows = instead_of_data(rows, exp.select("*").from_(MASTER))
     own = rows.args.pop("with_", None) or rows.args.pop("with", None)
@@ -200,10 +163,7 @@ def _written(plan: Decomposition, facts: Facts, integers: Integers | None, *, ag
         columns.append(exp.alias_(exp.or_(*builder.flags), "flagged"))
     labels = "empriv_flagged" if again else "empriv_databases"
     parts = tuple(_parts(builder, keys, rows, once=once))
-    totals = None
-    if not (once or builder.extremes or by_value):
-        totals = _with_kept(builder, keys, text(_states(builder, keys, [DATABASE, *keys])))
-    return _Written(tuple(columns), parts, _without(builder, keys, labels, integers), totals, own)
+    return _Written(tuple(columns), parts, _without(builder, keys, labels, by_label), own)
 
 
 def instead_of_data(rows: exp.Select, select: exp.Select) -> exp.Select:
@@ -213,8 +173,8 @@ def instead_of_data(rows: exp.Select, select: exp.Select) -> exp.Select:
     return rows
 
 
-def _left_for_pairs(integers: Integers | None) -> exp.Select:
-    code, join = _code("r", integers)
+def _left_for_pairs(by_label: bool) -> exp.Select:
+    code, join = _code("r", by_label)
     return query(
         f"SELECT r.*, f.code AS {PAIR} FROM {DATA} AS r JOIN empriv_databases AS d ON d.label = r.{DATABASE} "
         f"JOIN empriv_flagged AS f ON f.{DATABASE} = d.code {'LEFT ' if join else ''}{join} "
@@ -222,13 +182,11 @@ def _left_for_pairs(integers: Integers | None) -> exp.Select:
     )
 
 
-def _code(table: str, integers: Integers | None) -> tuple[str, str]:
-    """The position of an individual, and the join that it needs."""
-    if integers is None:
-        return "i.code", f"JOIN empriv_individuals AS i ON i.label = {table}.{INDIVIDUAL}"
-    if integers is BY_LABEL:
+def _code(table: str, by_label: bool) -> tuple[str, str]:
+    """The label or the position of an individual, and the join that it needs."""
+    if by_label:
         return f"{table}.{INDIVIDUAL}", ""
-    return f"CAST(CAST({table}.{INDIVIDUAL} AS BIGINT) - ({integers.first}) AS INTEGER)", ""
+    return "i.code", f"JOIN empriv_individuals AS i ON i.label = {table}.{INDIVIDUAL}"
 
 
 def _parts(builder: Builder, keys: list[str], rows: exp.Select, *, once: bool) -> Iterator[Part]:
@@ -313,15 +271,13 @@ def _runners(builder: Builder, keys: list[str]) -> exp.Select:
     )
 
 
-def _without(
-    builder: Builder, keys: list[str], labels: str, integers: Integers | None
-) -> tuple[exp.Select, exp.Select]:
+def _without(builder: Builder, keys: list[str], labels: str, by_label: bool) -> tuple[exp.Select, exp.Select]:
     """The states with everyone (individual -1), and those without each individual."""
     group = [f"g.code AS {GROUP}"] if keys else []
     everyone = [f"d.code AS {DATABASE}", f"-1 AS {INDIVIDUAL}", *group]
     everyone += [f"COALESCE(t.{s}, 0) AS {s}" for s in builder.additive]
     everyone += [f"t.{m} AS {m}" for m in builder.extremes]
-    code, join = _code("p", integers)
+    code, join = _code("p", by_label)
     each = [f"d.code AS {DATABASE}", f"{code} AS {INDIVIDUAL}", *group]
     for s, state in builder.additive.items():
         # Counts are never NULL where there is a row.
@@ -363,7 +319,7 @@ def _without(
             tables += [f"LEFT JOIN {table} ON {condition}" for table, condition in joins]
     total = query(f"SELECT {', '.join(everyone)} FROM {' '.join(of_everyone)}")
     without = query(f"SELECT {', '.join(each)} FROM {' '.join(of_each)}")
-    if integers is not None:
+    if by_label:
         without = without.where(f"NOT p.{INDIVIDUAL} IS NULL", copy=False)
     return total, without
 

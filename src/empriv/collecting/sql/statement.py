@@ -36,7 +36,7 @@ from empriv.collecting.assemble import (
     group_value,
     says_which_database,
 )
-from empriv.collecting.engines.engine import BY_LABEL, ENTRY, MASTER, Column, FailedOnRows, Integers, Session
+from empriv.collecting.engines.engine import ENTRY, MASTER, Column, FailedOnRows, Session
 from empriv.collecting.queries import DATA, DATABASE, INDIVIDUAL, MOST_CELLS, Query, as_written, check_keys
 from empriv.collecting.sql.advice import explained
 from empriv.collecting.sql.aggregates import Facts, NotDecomposable, Span
@@ -45,7 +45,7 @@ from empriv.collecting.sql.decomposing import Decomposition, decompose
 from empriv.collecting.sql.per_person import PAIR
 from empriv.collecting.sql.printing import fill, text
 from empriv.collecting.sql.reruns import BEYOND, LARGEST_EXACT
-from empriv.collecting.sql.rewrite import GROUP, KEY, RESULT, Stages, instead_of_data, leave_one_out, passes, stages
+from empriv.collecting.sql.rewrite import GROUP, KEY, RESULT, Stages, instead_of_data, leave_one_out, stages
 from empriv.errors import QueryError
 from empriv.results import IntArray, Results
 
@@ -59,29 +59,25 @@ class Statement:
     session : where it is asked
     plan : what the query is made of
     facts : what the survey found
-    integers : how individuals are named: by integers, by label (`BY_LABEL`), or by their position (None)
     groups : the groups of GROUP BY; one without a name if there are none
+    by_label : whether individuals are named by their labels, and not by their positions
     refuse : whether results that a double cannot hold are refused
     """
 
     session: Session
     plan: Decomposition
     facts: Facts
-    integers: Integers | None
     groups: list[Group]
+    by_label: bool = False
     refuse: bool = True
 
     def whole(self) -> exp.Select:
         """With everyone and without each individual, in one piece."""
-        return leave_one_out(self.plan, self.facts, integers=self.integers)
+        return leave_one_out(self.plan, self.facts, by_label=self.by_label)
 
     def steps(self, only: str | None = None) -> Stages:
         """The same in steps; ``only`` is a condition on ``p.empriv_individual``."""
-        return stages(self.plan, self.facts, integers=self.integers, only=only)
-
-    def passes(self, only: str | None = None) -> Stages | None:
-        """The same in steps that read the rows anew, where possible; ``only`` is on ``r.empriv_individual``."""
-        return passes(self.plan, self.facts, integers=self.integers, only=only)
+        return stages(self.plan, self.facts, by_label=self.by_label, only=only)
 
     def answers(self, statement: exp.Select, size: int) -> Answers:
         """What a statement answers with everyone, and about individuals at positions below ``size``."""
@@ -102,8 +98,7 @@ class Statement:
         self,
         answers: Answers,
         *,
-        individuals: npt.NDArray[Any] | None,
-        integers: Integers | None,
+        individuals: npt.NDArray[Any],
         everyone: Results | None = None,
     ) -> Results:
         """Results from answers; ``everyone`` are those with everyone, where the answers do not hold them."""
@@ -111,7 +106,6 @@ class Statement:
             answers,
             databases=self.session.databases,
             individuals=individuals,
-            integers=integers,
             components=component_names(self.plan.query, self.groups),
             n_groups=len(self.groups),
             everyone=None if everyone is None else (everyone.q, everyone.outcomes),
@@ -120,16 +114,14 @@ class Statement:
 
     def everyone(self, steps: Stages) -> Results:
         """Results with everyone, and nobody listed."""
-        return self.assembled(
-            self.answers(steps.everyone, 0), individuals=np.zeros(0, np.int64), integers=Integers(0, 0)
-        )
+        return self.assembled(self.answers(steps.everyone, 0), individuals=np.zeros(0, np.int64))
 
     def entries(self, steps: Stages, item: int) -> exp.Select:
         """A statement of results without each individual, with the columns of `ENTRY`; they stay in the engine.
 
         ``item`` says which of the query's results. Individuals are named by their labels.
         """
-        assert self.integers is BY_LABEL
+        assert self.by_label
         session, (who, where, value) = self.session, ENTRY
         each = _as_numbers(session, steps.each, self.plan.query, None)
         columns = {column.alias_or_name for column in each.expressions}
@@ -165,13 +157,13 @@ class Statement:
 
     def _again(self) -> exp.Select:
         """The statement over the rows that are left for each pair in ``empriv_flagged``."""
-        statement = leave_one_out(self.plan, self.facts, integers=self.integers, again=True)
+        statement = leave_one_out(self.plan, self.facts, by_label=self.by_label, again=True)
         return _as_numbers(self.session, statement, self.plan.query, None)
 
     def _look_again(self, answers: Answers, columns: Mapping[str, Column]) -> None:
         """Compute what is flagged from the rows that are left, in place; few are: only an outlier takes most away."""
         # By label only results with everyone are fetched: there all rows are left, and nothing changes.
-        if "flagged" not in columns or self.integers is BY_LABEL:
+        if "flagged" not in columns or self.by_label:
             return
         flagged = columns["flagged"].values & ~columns["flagged"].null
         if not flagged.any():
@@ -208,7 +200,7 @@ def admit(session: Session, query: Query) -> None:
         raise explained(session, query, error) from None
 
 
-def prepare(session: Session, plan: Decomposition, integers: Integers | None, *, refuse: bool = True) -> Statement:
+def prepare(session: Session, plan: Decomposition, *, by_label: bool = False, refuse: bool = True) -> Statement:
     """Survey the rows, and make the tables of labels and groups that the statement reads.
 
     Without ``refuse``, groups may be of one individual each, and results may be beyond what a double holds exactly.
@@ -219,10 +211,10 @@ def prepare(session: Session, plan: Decomposition, integers: Integers | None, *,
         raise
     except QueryError as error:
         raise explained(session, plan.query, error) from None
-    if integers is None:
+    if not by_label:
         session.label_individuals()
     groups: list[Group] = _store_groups(session, plan, refuse=refuse) if plan.query.groups else [("",)]
-    return Statement(session, plan, facts, integers, groups, refuse)
+    return Statement(session, plan, facts, groups, by_label, refuse)
 
 
 def survey(session: Session, plan: Decomposition) -> Facts:

@@ -36,7 +36,6 @@ from empriv.collecting.engines.engine import (
     INDIVIDUAL,
     Apart,
     Column,
-    Integers,
     Rows,
     SentRows,
     Session,
@@ -59,7 +58,6 @@ from empriv.errors import InputError, QueryError, SourceError
 _INTEGERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT"}
 _LONG_INTEGERS = {"UBIGINT", "HUGEINT"}  # of which some do not fit in NumPy's int64
 _CODE = "empriv_code"  # the column that says whose a row is, by position
-_MOST_BITS = 10**9  # of one value, in DuckDB
 _LONGEST_LABEL = 1000  # characters
 _MOST_SECONDS = 10**6  # that a server counts in milliseconds, in 32 bits
 T = TypeVar("T")
@@ -212,8 +210,6 @@ class SameRows:
 class DuckDBSession(Statements, DataView):
     """One connection in which ``data`` and the other tables are views."""
 
-    short_integers = frozenset(_INTEGERS - _LONG_INTEGERS)
-
     data: Databases
     _: KW_ONLY
     threads: int | None = None
@@ -310,21 +306,10 @@ class DuckDBSession(Statements, DataView):
         with reading():
             return int(self.run("SELECT COUNT(*) FROM empriv_individuals")[0][0])
 
-    def count_integers(self, integers: Integers) -> int:
-        """How many of these integers are an individual: a bit for each is quicker than counting distinct values."""
-        counted = f"BIT_COUNT(BITSTRING_AGG({INDIVIDUAL}, {integers.first}, {integers.first + integers.size - 1}))"
-        if integers.size > _MOST_BITS:
-            counted = f"COUNT(DISTINCT {INDIVIDUAL})"
-        with reading():
-            return int(self.run(f"SELECT {counted} FROM {EVERYONE}")[0][0])
-
     def individuals_between(self, first: int, stop: int) -> npt.NDArray[Any]:
         self.label_individuals()
         with reading():
             return self.labels_in("empriv_individuals", f"WHERE code >= {first} AND code < {stop}")
-
-    def interrupt(self) -> None:
-        self.connection.interrupt()
 
     def store_numbers(self, name: str, columns: Mapping[str, npt.NDArray[Any]]) -> None:
         own = {
@@ -456,7 +441,7 @@ class DuckDBSession(Statements, DataView):
 
     def labels_in(self, name: str, where: str = "") -> npt.NDArray[Any]:
         type_ = self.describe(f"SELECT label FROM {name}")["label"]
-        if type_ in self.short_integers:
+        if type_ in _INTEGERS - _LONG_INTEGERS:
             return self.fetch_own(f"SELECT CAST(label AS BIGINT) AS label FROM {name} {where} ORDER BY code")[
                 "label"
             ].values

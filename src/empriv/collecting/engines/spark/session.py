@@ -148,8 +148,6 @@ def _token() -> str:
 class SparkFrames(DataView):
     """Temporary views in a Spark session: ``data``, the other tables, labels, and what is kept between statements."""
 
-    short_integers = frozenset(_INTEGERS)
-
     spark: Any
     data: Databases
     parts: int
