@@ -23,7 +23,6 @@ import pytest
 
 import empriv
 from empriv.collecting import SparkEngine, collect, databases, subsamples
-from empriv.collecting.engines.spark import jobs
 from empriv.collecting.engines.spark.failures import querying
 from empriv.errors import InputError, QueryError, SourceError
 from empriv.measuring.line import risk
@@ -331,38 +330,6 @@ def test_an_executor_without_memory_measures_smaller_parts_or_says_so(spark: Any
     assert whole["pieces"] == 1
     assert some["pieces"] > 1
     np.testing.assert_allclose(some["delta_i"], whole["delta_i"], atol=1e-12)
-
-
-def test_progress_goes_by_tasks(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    steps: list[int] = []
-
-    @contextmanager
-    def seen(total: int, *_: object, **__: object) -> Iterator[Any]:
-        yield lambda k=1: steps.append(k)
-        assert sum(steps) == total
-
-    monkeypatch.setattr(cluster, "progress_bar", seen)
-    data = databases(rows(), database="day", individual="who")
-    in_chunks(data, "sum(x)", epsilon=EPSILONS, engine=SparkEngine(spark, partitions=12))
-    assert len(steps) > 1  # how many more there are hangs on how often Spark is asked while it runs
-    assert min(steps) > 0
-
-
-def test_per_cent_of_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    @contextmanager
-    def told(_: Any, tell: Any) -> Iterator[None]:
-        for counts in [(0, 4), (2, 4), (2, 4), (4, 4), (4, 8), (8, 8)]:
-            tell(*counts)
-        yield
-
-    monkeypatch.setattr(jobs, "watched", told)
-    steps: list[int] = []
-    percent = jobs.Percent(None, steps.append, expected=4)
-    with percent.up_to(80):
-        assert steps == [20, 20, 13]  # 2 of 8 tasks, 4 of 8, 8 of 12; never back
-    with percent.up_to(100):
-        pass
-    assert sum(steps) == 100
 
 
 def test_an_interrupt_at_any_step_leaves_nothing(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 
 # Entries measured at once: docs/scale.md has the memory that this takes.
 ENTRIES = 500_000
-# Per cent of the work, as shown, when results are collected, and when they are saved.
-_COLLECTED, _SAVED, _MEASURED = 60, 65, 100
 _MOST_VERIFIED = 1_000_000  # rows of a typical database: those of up to three are sent to the driver
 
 
@@ -74,34 +72,32 @@ def measure_on_cluster(
     with (
         _rewritten(data, query),
         engine.session(data) as session,
-        progress_bar(100, "Measuring on the cluster", show=progress) as advance,
+        progress_bar(2, "Measuring on the cluster", show=progress) as advance,
     ):
         admit(session, query)
         if unless(session):
-            advance(100)
+            advance(2)
             return None
         names = components_of(session, query)
         check_component(options.component, names)
-        up_to = session.progress(advance)
-        with up_to(_COLLECTED):
-            place = None if checkpoint is None else f"{fspath(checkpoint)}/{_mark(session, data, query, options)}"
-            saved = None if place is None else _read(session, place)
-            collected = _collected(engine, session, data, query, names, options.component) if saved is None else saved
+        place = None if checkpoint is None else f"{fspath(checkpoint)}/{_mark(session, data, query, options)}"
+        saved = None if place is None else _read(session, place)
+        collected = _collected(engine, session, data, query, names, options.component) if saved is None else saved
         if place is not None and saved is None:
-            with up_to(_SAVED):
-                collected = _saved(session, place, collected)
+            collected = _saved(session, place, collected)
+        advance()
         everyone = collected.everyone if options.ordered else replace(collected.everyone, ordered=False)
 
         def positive() -> bool:
             numbers = not everyone.outcomes.any() and bool((everyone.q > 0).all())
             return numbers and all_positive(session, collected.entries)
 
-        with up_to(_MEASURED):
-            model = model_of(
-                everyone, options, known, people=count_individuals(session),
-                n_components=None if names is None else len(names), positive=positive,
-            )  # fmt: skip
-            parts = _measured(session, model, collected.entries, results_table)
+        model = model_of(
+            everyone, options, known, people=count_individuals(session),
+            n_components=None if names is None else len(names), positive=positive,
+        )  # fmt: skip
+        parts = _measured(session, model, collected.entries, results_table)
+        advance()
         if not parts:
             raise InputError("There must be at least one individual with a row that the query reads, got none.")
         return model, with_absent(merge_all(parts, keep=model.keep), collected.absent), collected.verified

@@ -20,7 +20,6 @@ from empriv.errors import QueryError
 if TYPE_CHECKING:
     from sqlglot import exp
 
-    from empriv.base.progress import Advance
     from empriv.collecting.functions.chunks import Chunk
     from empriv.collecting.functions.chunks import FunctionQuery as Called
     from empriv.collecting.sources import Databases
@@ -250,9 +249,6 @@ class ClusterSession(Session, Protocol):
         batches of the Arrow ``schema``, whose last column is binary: where that is not NULL it is returned, and the
         other rows, without it, are written to ``table``. The bytes come sorted, whichever machine was first.
         """
-
-    def progress(self, advance: Advance) -> Callable[[int], AbstractContextManager[None]]:
-        """A function that is told how many per cent are done after its body, and shows progress meanwhile."""
 
     def save(self, place: str, statement: exp.Expr, note: str) -> None:
         """Write a statement's rows and a text to a directory."""

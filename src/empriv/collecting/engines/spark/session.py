@@ -1,16 +1,15 @@
 """The Spark engine: the same statements in Spark's SQL, run on a cluster.
 
 Nothing but DataFrames and SQL is asked of Spark, so that Spark Connect serves as well; pyspark is imported when an
-engine is used. Statements are put into Spark's words by `dialect`, tables are read by `tables`, jobs are watched and
-ended by `jobs`, results are saved by `saving`, and `failures` keeps rows out of messages. Temporary views have names
-of their own, and go when the session does.
+engine is used. Statements are put into Spark's words by `dialect`, tables are read and kept by `tables`, and
+`failures` keeps rows out of messages. Temporary views have names of their own, and go when the session does.
 """
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, cast
@@ -18,7 +17,6 @@ from typing import Any, cast
 import numpy.typing as npt
 from sqlglot import exp, parse_one
 
-from empriv.base.progress import Advance
 from empriv.base.progress import progress as progress_bar
 from empriv.collecting.engines.connections.incoming import different
 from empriv.collecting.engines.data_view import DataView, data_view, labels, zone_of
@@ -43,7 +41,6 @@ from empriv.collecting.engines.engine import (
 from empriv.collecting.engines.spark.calls import CODE, called_batches
 from empriv.collecting.engines.spark.dialect import in_spark, kept_parts, plain_ranges, to_spark, written
 from empriv.collecting.engines.spark.failures import querying, reading
-from empriv.collecting.engines.spark.jobs import Percent, cancellable
 from empriv.collecting.engines.spark.recheck import check_calls, check_tables
 from empriv.collecting.engines.spark.tables import (
     empty,
@@ -52,7 +49,6 @@ from empriv.collecting.engines.spark.tables import (
     read,
     relation,
     spark_schema,
-    to_arrow,
     write,
 )
 from empriv.collecting.functions.chunks import Chunk, FunctionQuery
@@ -139,6 +135,29 @@ class SparkEngine:
         return self.partitions or int(self.spark.conf.get("spark.sql.shuffle.partitions"))
 
 
+@contextmanager
+def cancellable(spark: Any, tag: str) -> Iterator[None]:
+    """Mark the jobs of the body, and end those that still run when it is left by an exception."""
+    add, remove, end = _tagging(spark)
+    add(tag)
+    try:
+        yield
+    except BaseException:
+        with suppress(Exception):
+            end(tag)
+        raise
+    finally:
+        with suppress(Exception):
+            remove(tag)
+
+
+def _tagging(spark: Any) -> tuple[Callable[[str], Any], Callable[[str], Any], Callable[[str], Any]]:
+    if ".connect." in type(spark).__module__:
+        return spark.addTag, spark.removeTag, spark.interruptTag
+    context = spark.sparkContext
+    return context.addJobTag, context.removeJobTag, context.cancelJobsWithTag
+
+
 def _token() -> str:
     """A name that nobody can guess."""
     return f"{OWN_NAMES}{secrets.token_hex(16)}"
@@ -219,7 +238,7 @@ class SparkFrames(DataView):
 
     def fetch(self, statement: exp.Expr) -> dict[str, Column]:
         with querying():
-            return columns_of(to_arrow(self._shown(statement)))
+            return columns_of(self._shown(statement).toArrow())
 
     def store(self, name: str, statement: exp.Expr) -> None:
         with querying():
@@ -277,7 +296,7 @@ class SparkFrames(DataView):
 
     def stream(self, statement: exp.Expr) -> SentRows:
         with reading():
-            rows = to_arrow(self.frame(statement))
+            rows = self.frame(statement).toArrow()
         names = rows.column_names
         # Spark's rows have no order of their own.
         ordered = rows.sort_by([(name, "ascending") for name in names])
@@ -289,10 +308,10 @@ class SparkFrames(DataView):
         from empriv.collecting.engines.duckdb import DuckDBEngine
 
         with reading():
-            rows = to_arrow(self._shown(parse_one(self._coded(f"d.code = {database}"), dialect="duckdb")))
+            rows = self._shown(parse_one(self._coded(f"d.code = {database}"), dialect="duckdb")).toArrow()
             rows = rows.drop([DATABASE]).sort_by([(name, "ascending") for name in rows.drop([DATABASE]).column_names])
             codes = rows[CODE].to_numpy()
-            tables = {name: to_arrow(self._shown(exp.select("*").from_(name))) for name in self.data.tables}
+            tables = {name: self._shown(exp.select("*").from_(name)).toArrow() for name in self.data.tables}
         import pyarrow
 
         place = rows.column_names.index(CODE)
@@ -318,12 +337,12 @@ class SparkFrames(DataView):
         # As many partitions as databases, unless there are more than a driver can watch.
         count = min(len(self.databases), _MOST_TASKS)
         with (
-            progress_bar(100, "Calls without each individual", show=show) as advance,
-            Percent(self.spark, advance, count).up_to(100),
+            progress_bar(1, "Calls without each individual", show=show) as advance,
             querying(),
         ):
             dealt = coded.repartition(count, DATABASE).sortWithinPartitions(DATABASE)
             found = dealt.mapInArrow(call, "chunk binary").collect()
+            advance()
         return [Chunk.from_bytes(bytes(row[0])) for row in found]
 
     def run_batches(
@@ -347,10 +366,6 @@ class SparkFrames(DataView):
             rows = done.where(f"{said} IS NOT NULL").select(said).collect()
         # In one order, whichever executor was first: sums of doubles come out alike.
         return sorted(bytes(row[0]) for row in rows)
-
-    def progress(self, advance: Advance) -> Callable[[int], AbstractContextManager[None]]:
-        """A function that is told how many per cent are done after its body, and shows progress meanwhile."""
-        return Percent(self.spark, advance, self.parts).up_to
 
     def save(self, place: str, statement: exp.Expr, note: str) -> None:
         with querying():
@@ -401,7 +416,7 @@ class SparkFrames(DataView):
 
     def about_rows(self, sql: str) -> dict[str, Column]:
         with reading():
-            return columns_of(to_arrow(self._shown(parse_one(sql, dialect="duckdb"))))
+            return columns_of(self._shown(parse_one(sql, dialect="duckdb")).toArrow())
 
     def columns_of(self, relation: str) -> dict[str, str]:
         found = self.spark.table(self._views[relation.strip('"').replace('""', '"').lower()]).dtypes
@@ -416,7 +431,7 @@ class SparkFrames(DataView):
         kind = dict(self.spark.table(self._views[name]).dtypes)["label"]
         text = "CAST(label AS TEXT) AS label" if _as_text(kind) else "label"
         with reading():
-            found = to_arrow(self.frame(parse_one(f"SELECT {text}, code FROM {name} ORDER BY code", dialect="duckdb")))
+            found = self.frame(parse_one(f"SELECT {text}, code FROM {name} ORDER BY code", dialect="duckdb")).toArrow()
         return labels_of(found["label"])
 
 

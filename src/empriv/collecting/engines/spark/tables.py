@@ -73,27 +73,7 @@ def from_arrow(spark: Any, table: Any) -> Any:
 
     plain = pyarrow.schema([pyarrow.field(field.name, _known(field.type)) for field in table.schema])
     table = table.cast(plain)
-    if takes_arrow(spark):
-        return spark.createDataFrame(table)
-    # Spark 3.5 takes rows, or pandas, where integers that may be NULL are doubles.
-    columns = [column.to_pylist() for column in table.columns]
-    return spark.createDataFrame(list(zip(*columns, strict=True)), spark_schema(plain))
-
-
-def to_arrow(frame: Any) -> Any:
-    """The rows of a DataFrame."""
-    if hasattr(frame, "toArrow"):
-        return frame.toArrow()
-    # Spark 3.5 has toPandas, where integers that may be NULL are doubles: the batches themselves, as bytes.
-    import pyarrow
-
-    parts = [bytes(row[0]) for row in frame.mapInArrow(_packed, "part binary").collect()]
-    tables = [pyarrow.ipc.open_stream(part).read_all() for part in parts]
-    if tables:
-        return pyarrow.concat_tables(tables)
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    return to_arrow_schema(frame.schema).empty_table()
+    return spark.createDataFrame(table)
 
 
 def empty(frame: Any, columns: Sequence[str]) -> Any:
@@ -101,10 +81,7 @@ def empty(frame: Any, columns: Sequence[str]) -> Any:
     from pyspark.sql.pandas.types import to_arrow_schema
 
     schema = frame.select(*(f"`{name.replace('`', '``')}`" for name in columns)).schema
-    try:
-        return to_arrow_schema(schema, timezone="UTC").empty_table()
-    except TypeError:  # before Spark 4
-        return to_arrow_schema(schema).empty_table()
+    return to_arrow_schema(schema, timezone="UTC").empty_table()
 
 
 def spark_schema(schema: Any) -> Any:
@@ -122,21 +99,6 @@ def function_class(spark: Any, name: str) -> str | None:
         if type(error).__name__ == "AnalysisException":
             return None
         raise
-
-
-def takes_arrow(spark: Any) -> bool:
-    """Whether Spark knows Arrow tables, and groups of them: since 4.0."""
-    return int(str(spark.version).partition(".")[0]) >= 4
-
-
-def _packed(batches: Iterator[Any]) -> Iterator[Any]:
-    import pyarrow
-
-    for batch in batches:
-        sink = pyarrow.BufferOutputStream()
-        with pyarrow.ipc.new_stream(sink, batch.schema) as stream:
-            stream.write_batch(batch)
-        yield pyarrow.RecordBatch.from_pydict({"part": [sink.getvalue().to_pybytes()]})
 
 
 def _known(kind: Any) -> Any:
@@ -189,7 +151,7 @@ def driver_engine(data: Databases, progress: bool | None = None) -> DriverEngine
     for frame in frames:
         saying = "Spark sends its rows, which takes some seconds for any table"
         with reading(), progress_bar(1, saying, show=progress) as advance:
-            rows = to_arrow(frame.limit(MOST_ROWS + 1))
+            rows = frame.limit(MOST_ROWS + 1).toArrow()
             advance()
         if rows.num_rows > MOST_ROWS:
             return None
