@@ -34,10 +34,6 @@ CALLS = {
     "stddev_pop": ["stddev_pop(k)"],
     "stddev_samp": ["stddev_samp(m)"],
     "stddev": ["stddev(k) FILTER (WHERE x > 0)"],
-    "covar_pop": ["covar_pop(k, m)"],
-    "covar_samp": ["covar_samp(k, m)"],
-    "corr": ["corr(k, m)"],
-    "regr_slope": ["regr_slope(m, k)"],
     "median": ["median(x)", "median(k)", "median(m)"],
     "quantile_cont": ["quantile_cont(x, 0.3)", "percentile_cont(0.9) WITHIN GROUP (ORDER BY k DESC)"],
     "quantile_disc": ["quantile_disc(x, 0.25)", "quantile_disc(k, 1)"],
@@ -100,48 +96,32 @@ def test_all_aggregates_at_once_equal_brute_force(frame: pd.DataFrame, engine: E
     check_against_brute_force(results, frame, query, columns=COLUMNS, atol=1e-12)
 
 
-@st.composite
-def pairs(draw: st.DrawFn) -> pd.DataFrame:
-    value = NUMBERS | st.just(np.nan)
-    rows = draw(st.lists(st.tuples(st.integers(1, 2), st.sampled_from("abc"), value, value), min_size=1, max_size=12))
-    return pd.DataFrame(rows, columns=["day", "who", "x", "y"])
-
-
-OUTLIER = pd.DataFrame(
-    {"day": 1, "who": list("abcde"), "x": [1e15, 0.001, 0.002, 0.003, 0.005], "y": [-1e15, 3.0, 1.0, 2.0, 5.0]}
-)
+OUTLIER = pd.DataFrame({"day": 1, "who": list("abcde"), "x": [1e15, 0.001, 0.002, 0.003, 0.005]})
 
 
 @settings(max_examples=3)
-@given(frame=pairs())
-@example(frame=OUTLIER)
-@example(frame=OUTLIER.assign(x=[1e15, 0.1, 0.1, 0.1, 0.1]))
-@example(frame=OUTLIER.assign(x=[1e120, 1e-100, 2e-100, 0.0, 1e-100]))
-def test_moments_are_exact_beside_outliers(frame: pd.DataFrame, engine: Engine) -> None:
-    names = list(moments([0.0], [0.0]))
+@given(
+    rows=st.lists(
+        st.tuples(st.integers(1, 2), st.sampled_from("abc"), NUMBERS | st.just(np.nan)), min_size=1, max_size=12
+    )
+)
+@example(rows=OUTLIER.to_numpy().tolist())
+@example(rows=OUTLIER.assign(x=[1e15, 0.1, 0.1, 0.1, 0.1]).to_numpy().tolist())
+@example(rows=OUTLIER.assign(x=[1e120, 1e-100, 2e-100, 0.0, 1e-100]).to_numpy().tolist())
+def test_moments_are_exact_beside_outliers(rows: list[tuple[int, str, float]], engine: Engine) -> None:
+    frame = pd.DataFrame(rows, columns=["day", "who", "x"])
+    names = list(moments([0.0]))
     data = databases(frame, database="day", individual="who")
     results = collect(data, f"SELECT {', '.join(names)} FROM data", engine=engine)
     for i, person in enumerate(results.individuals):
         for entry in range(results.starts[i], results.starts[i + 1]):
             day = results.databases[results.entry_database[entry]]
-            left = frame[(frame["day"] == day) & (frame["who"] != person)]
-            expected = moments(left["y"].tolist(), left["x"].tolist())
-            both = left.dropna()
-            # A covariance may be as small as you like: it is exact in proportion to both deviations.
-            spread_x, spread_y = (float(both[c].std(ddof=0)) if len(both) else 0.0 for c in ("x", "y"))
-            scales = {
-                "covar_pop(y, x)": spread_x * spread_y,
-                "covar_samp(y, x)": 2 * spread_x * spread_y,
-                "corr(y, x)": 1.0,
-                "regr_slope(y, x)": spread_y / spread_x if spread_x else 0.0,
-            }
+            expected = moments(frame[(frame["day"] == day) & (frame["who"] != person)]["x"].tolist())
             for k, name in enumerate(names):
                 number, code = classify(expected[name])
                 assert results.entry_outcomes[entry, k] == code, name
                 if code == Outcome.NUMBER:
-                    np.testing.assert_allclose(
-                        results.entry_q[entry, k], number, rtol=1e-9, atol=1e-9 * scales.get(name, 0.0), err_msg=name
-                    )
+                    np.testing.assert_allclose(results.entry_q[entry, k], number, rtol=1e-9, err_msg=name)
 
 
 def test_nothing_is_lost_when_the_outlier_leaves() -> None:

@@ -72,32 +72,13 @@ def agree(found: empriv.Results, expected: empriv.Results) -> None:
         np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-9, err_msg=name)
 
 
+# The rows are read, and asked here: every type and every text must arrive as it is.
 QUERIES = [
-    "SELECT sum(x), avg(x), count(x), min(x), max(x), count(DISTINCT x) FROM data",
     "SELECT sum(Gap), avg(gap), max(wild), min(strange), max(strange), sum(strange), count(strange) FROM data",
-    "SELECT stddev_samp(gap), var_pop(x), covar_pop(x, gap), corr(gap, k), regr_slope(gap, number) FROM data",
-    "SELECT sum(price), avg(price), max(price), sum(price * k), sum(price * 1.19), var_pop(price) FROM data "
-    "WHERE k > -100",
-    "SELECT sum(k), avg(k), sum(big), max(big) - min(big), sum(k + 1), sum(-k), sum(abs(k)) FROM data WHERE k > -100",
-    "SELECT bool_and(ok), bool_or(ok), count(ok), count_if(ok), sum(CASE WHEN ok THEN x ELSE 0 END) FROM data",
-    "SELECT sum(x / k), sum(k / 3), avg(price / nullif(k, 0)), sum(1e-3 * k) FROM data WHERE k <> -2000000000",
-    "SELECT count(*), sum(x) FILTER (WHERE k > 0), count(*) FILTER (WHERE x > 0.1 AND NOT ok) FROM data",
-    "SELECT count(*) FROM data WHERE shop = 'b' OR shop IS NULL OR shop IN ('Ä', '')",
-    "SELECT count(*), max(number) FROM data WHERE shop < 'b' AND shop >= 'B'",
-    "SELECT count(DISTINCT shop), count(DISTINCT k), count(DISTINCT ok) FROM data",
+    "SELECT sum(price), avg(price), sum(k), max(big) - min(big), count(ok), bool_or(ok) FROM data WHERE k > -100",
     "SELECT count(*) FROM data WHERE \"Day\" >= '2024-03-30' AND sold < '2024-04-02 12:00:00+02' AND k BETWEEN 0 AND 2",
     "SELECT count(DISTINCT date_trunc('day', sold)), count(DISTINCT date_trunc('hour', local)) FROM data",
-    "SELECT count(DISTINCT CAST(sold AS DATE)), sum(CAST(k AS DOUBLE)), sum(greatest(k, number, 0)) FROM data",
-    "SELECT sum(x) FROM data WHERE FALSE",
     "SELECT shop, sum(x), count(*) FROM data GROUP BY shop",
-    "SELECT ok, shop, avg(gap) FROM data WHERE k >= 0 GROUP BY ALL",
-    "SELECT sum(x) / count(*) + round(avg(gap), 2) + ln(count(*)) FROM data",
-    "SELECT sum(wild), sum(x) FROM data",
-    "SELECT median(x), quantile_disc(k, 0.3) FROM data",
-    "SELECT sum(round(gap, 1)) FROM data",
-    "SELECT upper(shop), count(*) FROM data GROUP BY 1",
-    "SELECT count(*) FROM data WHERE shop LIKE 'a%' OR extract(hour FROM sold) < 12",
-    "SELECT sum(k % 3), sum(k // 2), sum(CAST(price AS INTEGER)) FROM data",
 ]
 
 
@@ -106,7 +87,7 @@ def test_rows_of_a_server_give_what_the_same_rows_give_here(there: str, query: s
     options: dict[str, Any] = {"database": "Day", "individual": "who", "timezone": "Europe/Paris"}
     found = collect(databases(there, table="awkward", **options), query, progress=False)
     agree(found, collect(databases(ROWS, **options), query, progress=False))
-    if "sum(x), avg(x)" in query:
+    if "GROUP BY" in query:
         with pytest.raises(AssertionError):
             agree(found, collect(databases(ROWS.slice(1), **options), query, progress=False))
 

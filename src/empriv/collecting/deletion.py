@@ -54,7 +54,6 @@ _EXACT = {
     "sum", "avg", "count", "min", "max", "median", "quantile_cont", "quantile_disc", "count distinct", "bool_and",
     "bool_or",
 }  # fmt: skip
-_UNITLESS = {"skewness", "kurtosis", "kurtosis_pop", "corr", "entropy"}
 MISMATCH = (
     "The query does not give the same answer when people are really deleted as when they are left out of it, and so "
     "nobody can say what it tells about them. Hint: it may depend on the order of the rows, which ORDER BY inside an "
@@ -151,7 +150,7 @@ def check_databases(
     audited = {Gone(j): _told(results, results.q[j], results.outcomes[j], written.labels) for j in chosen}
     for gone, entry in entries.items():
         audited[gone] = _told(results, results.entry_q[entry], results.entry_outcomes[entry], written.labels)
-    sizes = _sizes([*told.values(), *here.values()], _scales(query))
+    sizes = _sizes([*told.values(), *here.values()])
     # Where rows of other databases made the audit leave its exact sums, what is lost by rounding tells of those rows:
     # answers must agree for their own size, and not for that of what cancels in them.
     fell_back = found.rewritten and not rewritten
@@ -260,25 +259,12 @@ def _told(results: Results, values: npt.NDArray[Any], codes: npt.NDArray[Any], l
     return {group: of for group, of in told.items() if any(code != Outcome.NULL for _, code in of)}
 
 
-def _scales(query: Query) -> list[float]:
-    """1 for each result that is nothing but a moment without a unit, which is of size 1 whatever the rows; else 0."""
-    assert query.select is not None
-    items = query.select.selects
-    bare = [items[k].unalias() if k < len(items) else None for k in query.items]
-    names = [item.name if isinstance(item, exp.Anonymous) else item.key if item is not None else "" for item in bare]
-    return [1.0 if name.lower() in _UNITLESS else 0.0 for name in names]
-
-
-def _sizes(told: Iterable[Told], scales: Sequence[float] | None = None) -> dict[Group, list[float]]:
+def _sizes(told: Iterable[Told]) -> dict[Group, list[float]]:
     """How large the numbers of each group are at most: where they are added up, one may be 0 but for rounding."""
     sizes: dict[Group, list[float]] = {}
     for answer in told:
         for group, numbers in (answer or {}).items():
-            least = [0.0] * len(numbers) if scales is None else scales
-            mine = [
-                max(abs(value), scale) if code == Outcome.NUMBER else scale
-                for (value, code), scale in zip(numbers, least, strict=True)
-            ]
+            mine = [abs(value) if code == Outcome.NUMBER else 0.0 for value, code in numbers]
             sizes[group] = list(map(max, mine, sizes.get(group, mine)))
     return sizes
 

@@ -253,8 +253,8 @@ class Builder:
             nan=nan, plus=plus, minus=minus, v=value,
         )  # fmt: skip
 
-    def centred(self, x: Node) -> tuple[Node, Node]:
-        """x less the mean of the database, in units of a power of two above its range; and that unit's inverse.
+    def squares(self, x: Node, n: Node) -> tuple[Node, Node]:
+        """The sum of squares about the mean, of x in units of a power of two above its range; and that unit's inverse.
 
         Where all values of a database are the same they are the centre exactly, and the unit is NULL.
         """
@@ -281,33 +281,22 @@ class Builder:
             )
         )
         self.kept |= {unit.name}
-        return fill("(x - c) * COALESCE(u, 1)", x=number, c=centre, u=unit), unit
-
-    def comoment(self, x: Node, y: Node, n: Node) -> tuple[Node, Node, Node]:
-        """The sum of products about the means, times both inverse units; and these."""
-        (dx, ux), (dy, uy) = self.centred(x), self.centred(y)
-        # Values are at most 1 in size, so that sums of these integers fit. Means need fewer digits than squares do,
-        # and 64 bits are quicker than 128.
-        power = self.facts.bits - 2
+        # v is at most 1 in size, so that sums of these integers fit. Means need fewer digits than squares do, and 64
+        # bits are quicker than 128.
+        v, power = fill("(x - c) * COALESCE(u, 1)", x=number, c=centre, u=unit), self.facts.bits - 2
         back = "CAST(s AS DOUBLE) / POWER(2, k)"
-        first_x, first_y = (
-            fill(back, s=self.add(f"SUM(CAST(v * POWER(2, k) AS {self.mean_type}))", v=v, k=MEAN_BITS), k=MEAN_BITS)
-            for v in (dx, dy)
-        )
-        product = fill("v * w", v=dx, w=dy)
-        second = fill(back, s=self.add("SUM(CAST(v * POWER(2, k) AS HUGEINT))", v=product, k=power), k=power)
-        moment = fill("p - a * b / NULLIF(n, 0)", p=second, a=first_x, b=first_y, n=n)
-        if same(x, y):
-            moment = fill("GREATEST(m, 0)", m=moment)
-            # Little is left of the squares, or little of the digits that they or the mean are kept in.
-            flag = fill(
-                "u IS NOT NULL AND n > 1 AND (m <= 0.000001 * p OR p * POWER(2, k) < n * POWER(2, 30) "
-                "OR m * POWER(2, j) <= ABS(a))",
-                u=ux, n=n, m=moment, p=second, k=power, a=first_x, j=MEAN_BITS - 30,
-            )  # fmt: skip
-            if not any(same(flag, other) for other in self.flags):
-                self.flags.append(flag)
-        return moment, fill("COALESCE(u, 1)", u=ux), fill("COALESCE(u, 1)", u=uy)
+        first = fill(back, s=self.add(f"SUM(CAST(v * POWER(2, k) AS {self.mean_type}))", v=v, k=MEAN_BITS), k=MEAN_BITS)
+        second = fill(back, s=self.add("SUM(CAST(v * v * POWER(2, k) AS HUGEINT))", v=v, k=power), k=power)
+        moment = fill("GREATEST(p - a * a / NULLIF(n, 0), 0)", p=second, a=first, n=n)
+        # Little is left of the squares, or little of the digits that they or the mean are kept in.
+        flag = fill(
+            "u IS NOT NULL AND n > 1 AND (m <= 0.000001 * p OR p * POWER(2, k) < n * POWER(2, 30) "
+            "OR m * POWER(2, j) <= ABS(a))",
+            u=unit, n=n, m=moment, p=second, k=power, a=first, j=MEAN_BITS - 30,
+        )  # fmt: skip
+        if not any(same(flag, other) for other in self.flags):
+            self.flags.append(flag)
+        return moment, fill("COALESCE(u, 1)", u=unit)
 
 
 @dataclass(frozen=True)
@@ -317,15 +306,13 @@ class Aggregate:
     Attributes
     ----------
     build : function of a builder and the arguments that gives the result as an expression of states
-    arity : number of arguments
-    sums : whether arguments are added up, so that the range of doubles must be known
-    constant : whether the last argument is a number rather than a column
+    sums : whether the argument is added up, so that the range of doubles must be known
+    share : whether a number follows the argument, of a quantile
     """
 
     build: Callable[..., Node]
-    arity: int = 1
     sums: bool = False
-    constant: bool = False
+    share: bool = False
 
 
 def _sum(b: Builder, x: Node) -> Node:
@@ -343,45 +330,12 @@ def _holding(b: Builder, x: Node) -> Node:
 def _variance(sample: bool, root: bool) -> Callable[[Builder, Node], Node]:
     def build(b: Builder, x: Node) -> Node:
         n = b.count(x)
-        moment, unit, _ = b.comoment(x, x, n)
+        moment, unit = b.squares(x, n)
         divisor = fill("NULLIF(n - 1, 0)" if sample else "NULLIF(n, 0)", n=n)
         value = fill("SQRT(m / d) / u" if root else "m / d / u / u", m=moment, d=divisor, u=unit)
         return fill("CASE WHEN n > 1 THEN v END" if sample else "CASE WHEN n > 0 THEN v END", n=n, v=value)
 
     return build
-
-
-def _covariance(sample: bool) -> Callable[[Builder, Node, Node], Node]:
-    def build(b: Builder, y: Node, x: Node) -> Node:
-        n = b.count(x)
-        for z in (x, y):
-            b.comoment(z, z, n)  # flags what is lost of either
-        moment, ux, uy = b.comoment(x, y, n)
-        value = fill("m / NULLIF(n - d, 0) / u / w", m=moment, n=n, u=ux, w=uy, d=int(sample))
-        return fill("CASE WHEN n > d THEN v END", n=n, v=value, d=int(sample))
-
-    return build
-
-
-def _correlation(b: Builder, y: Node, x: Node) -> Node:
-    n = b.count(x)
-    xx, yy, xy = b.comoment(x, x, n)[0], b.comoment(y, y, n)[0], b.comoment(x, y, n)[0]
-    return fill(
-        "CASE WHEN n > 0 THEN CASE WHEN a > 0 AND b > 0 THEN GREATEST(LEAST(c / (SQRT(a) * SQRT(b)), 1), -1) "
-        "ELSE CAST('NaN' AS DOUBLE) END END",
-        n=n, a=xx, b=yy, c=xy,
-    )  # fmt: skip
-
-
-def _slope(b: Builder, y: Node, x: Node) -> Node:
-    n = b.count(x)
-    xx, _, _ = b.comoment(x, x, n)
-    b.comoment(y, y, n)
-    xy, ux, uy = b.comoment(x, y, n)
-    return fill(
-        "CASE WHEN n > 0 THEN CASE WHEN a > 0 THEN c / a * u / w ELSE CAST('NaN' AS DOUBLE) END END",
-        n=n, a=xx, c=xy, u=ux, w=uy,
-    )  # fmt: skip
 
 
 def _quantile(continuous: bool) -> Callable[[Builder, Node, Node], Node]:
@@ -439,14 +393,10 @@ AGGREGATES: dict[str, Aggregate] = {
     "stddev_pop": Aggregate(_variance(sample=False, root=True), sums=True),
     "stddev_samp": Aggregate(_variance(sample=True, root=True), sums=True),
     "stddev": Aggregate(_variance(sample=True, root=True), sums=True),
-    "covar_pop": Aggregate(_covariance(sample=False), arity=2, sums=True),
-    "covar_samp": Aggregate(_covariance(sample=True), arity=2, sums=True),
-    "corr": Aggregate(_correlation, arity=2, sums=True),
-    "regr_slope": Aggregate(_slope, arity=2, sums=True),
     "median": Aggregate(_median),
-    "quantile_cont": Aggregate(_quantile(True), arity=2, constant=True),
-    "quantile_disc": Aggregate(_quantile(False), arity=2, constant=True),
-    "quantile": Aggregate(_quantile(False), arity=2, constant=True),
+    "quantile_cont": Aggregate(_quantile(True), share=True),
+    "quantile_disc": Aggregate(_quantile(False), share=True),
+    "quantile": Aggregate(_quantile(False), share=True),
 }
 
 

@@ -211,10 +211,10 @@ def _call(node: Node) -> Call | None:
     if len(arguments) == 1 and isinstance(arguments[0], exp.Distinct):
         name, arguments = f"{name} distinct", list(arguments[0].expressions)
     aggregate = AGGREGATES.get(name)
-    if aggregate is None or len(arguments) != aggregate.arity or any(isinstance(x, exp.Order) for x in arguments):
+    if aggregate is None or len(arguments) != 1 + aggregate.share or any(isinstance(x, exp.Order) for x in arguments):
         return None
-    columns = arguments[:-1] if aggregate.constant else arguments
-    if aggregate.constant and not (isinstance(arguments[-1], exp.Literal) and not arguments[-1].is_string):
+    columns = arguments[:1]
+    if aggregate.share and not (isinstance(arguments[-1], exp.Literal) and not arguments[-1].is_string):
         raise NotDecomposable("its quantile is not given as a number")
     if any(not follows_from_row(x) for x in (*columns, *([] if condition is None else [condition]))):
         raise NotDecomposable("an aggregate is of more than an expression of one row")
@@ -227,11 +227,7 @@ def _call(node: Node) -> Call | None:
         columns = [exp.paren(x) if isinstance(x, exp.Literal) else x for x in columns]
     if condition is not None:
         columns = [fill("CASE WHEN c THEN x END", c=condition, x=x) for x in columns]
-    if len(columns) == 2:
-        # Aggregates of pairs look at those rows where neither is NULL.
-        one, other = columns
-        columns = [fill("CASE WHEN NOT y IS NULL THEN x END", x=x, y=y) for x, y in ((one, other), (other, one))]
-    return Call(name, aggregate, (*columns, *arguments[len(columns) :]))
+    return Call(name, aggregate, (*columns, *arguments[1:]))
 
 
 def _reads_whole_rows(select: exp.Select) -> bool:
