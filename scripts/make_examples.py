@@ -1,4 +1,4 @@
-"""Run the examples in full: their pictures go to docs/images, what they print into docs/examples.md.
+"""Run the examples in full: their pictures go to docs/images, what they print into examples/README.md.
 
     python scripts/make_examples.py [names, such as retail mall] [--check]
 
@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE, IMAGES = ROOT / "docs" / "examples.md", ROOT / "docs" / "images"
+PAGE, IMAGES = ROOT / "examples" / "README.md", ROOT / "docs" / "images"
 NAMES = ("retail", "flights", "electricity", "mall", "learning", "upstream", "precipitation")
 
 

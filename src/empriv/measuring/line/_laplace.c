@@ -1,6 +1,6 @@
 /* Hockey sticks of the Laplace kernel with one bandwidth, from their crossings. With D the points passed, numerator
  * minus e times denominator, the integral of p - e p_i up to a root is D -+ sqrt(-A B), minus where it falls through zero
- * and plus where it rises; A and B are the sums of e^x and e^-x on either side (docs/mathematics.md, "Laplace kernel").
+ * and plus where it rises; A and B are the sums of e^x and e^-x on either side (docs/method.md, "Laplace kernel").
  * Exact for moderate e: a large one would cancel. Knots in laplace.py is the oracle.
  *
  * Points come scaled by the bandwidth, centred, sorted, and with their exponentials, so that no libm call is made here.

@@ -3,7 +3,7 @@
 Between neighbouring knots of the merged, sorted points each density is ``(L t + R/t)/2h`` with
 ``t = exp(-(x - knot)/h)``: L gathers the points to the left, R those to the right, each damped by its distance.
 The difference ``p - e p_i = (A t + B/t)/2h`` has one root at most, and where it has one, the integral of the positive
-part is a square: ``(sqrt(A) - sqrt(-B T))^2 / 2`` with T = exp(-width/h) (docs/mathematics.md, "Laplace kernel").
+part is a square: ``(sqrt(A) - sqrt(-B T))^2 / 2`` with T = exp(-width/h) (docs/method.md, "Laplace kernel").
 
 `LaplaceBlock.sticks` asks `_laplace.c` where the package was built with a C compiler, points lie within 300 bandwidths
 and e is moderate; `Knots`, in numpy, serves everywhere else, and gives the cells that an epsilon is found from.
@@ -11,7 +11,7 @@ Arrays are (knots, individuals), so that each step of a sweep is one vector oper
 
 `log_reach` proves delta_i = 0 before anything is integrated. With ``s_j = |q_j - q_ij|/h`` every kernel changes by a
 factor between ``e^-s_j`` and ``e^s_j``, so that p_i/p is nowhere above the average of ``e^s_j`` over the kernels there,
-and p/p_i no more (docs/mathematics.md, "Screening"). The largest shift alone gives one bound for every place;
+and p/p_i no more (docs/method.md, "Screening"). The largest shift alone gives one bound for every place;
 the average also sees how few results change.
 """
 

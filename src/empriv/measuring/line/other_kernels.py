@@ -4,7 +4,7 @@ Of two mixtures ``p(x) = sum_j w_j k((x - q_j)/h_j)/h_j`` and p_i, the line is c
 kink). The log ratio of both and its slope are taken there, and a cell in which the slope changes sign is cut again at
 the turning point. What remains is monotone, as `hockeystick` wants it: masses are differences of distribution
 functions, without quadrature, and where an epsilon crosses a cell, the root is polished. An error x in a root costs x²,
-since the integrand vanishes there (docs/mathematics.md, "Any kernel, any bandwidths").
+since the integrand vanishes there (docs/method.md, "Any kernel, any bandwidths").
 
 `ModelCells` does the same for one individual by a model's own functions: slower, and as good as its nodes.
 """

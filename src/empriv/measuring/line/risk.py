@@ -190,7 +190,7 @@ class Risk(AnyRisk):
         return np.full(len(self.shifts), np.nan)
 
     def _beyond(self, shifts: FloatArray, epsilon: float) -> npt.NDArray[np.bool_]:
-        """Which of these shifts may break ``epsilon`` (docs/mathematics.md, "Screening")."""
+        """Which of these shifts may break ``epsilon`` (docs/method.md, "Screening")."""
         if not isinstance(self.density, Mixture):
             return np.ones(len(shifts), bool)
         kernel = self.density.kernel
