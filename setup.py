@@ -33,7 +33,6 @@ if __name__ == "__main__":
             for name in (
                 "judge._noisy_laws",
                 "measuring.line._laplace",
-                "measuring.line._residues",
             )
         ],
     )

@@ -12,15 +12,14 @@ import pytest
 
 from empriv.judge import noisy_laws
 from empriv.judge.noise_kernels import NoiseKernel
-from empriv.measuring.line import laplace, last_digits
-from empriv.results import FloatArray
+from empriv.measuring.line import laplace
 
 N, ROWS, THREADS, TIMES = 64, 6, 8, 40
 RNG = np.random.default_rng(1)
 X = np.sort(RNG.normal(0, 3, N))
 WITHOUT = np.sort(X - RNG.gamma(1, 0.3, (ROWS, N)), axis=1)
 ATOMS = np.where(np.arange(N) < N - 3, WITHOUT, np.inf)
-E, STEPS = np.exp([0.1, 1.0]), np.array([0.5, 1.0])
+E = np.exp([0.1, 1.0])
 STARTS, WHERE = np.arange(ROWS + 1) * N, np.tile(np.arange(N, dtype=np.int32), ROWS)
 LAPLACE = NoiseKernel("laplace", 1.0)
 
@@ -36,21 +35,9 @@ def reach() -> object:
     return laplace.compiled_reach(np.arange(ROWS), X, place, decay, weight, 1.0, STARTS, WHERE, WITHOUT.reshape(-1))
 
 
-def sums() -> FloatArray:
-    assert last_digits._compiled is not None
-    return last_digits._compiled.sums(X[:, None], STEPS)
-
-
-def sums_without() -> object:
-    assert last_digits._compiled is not None
-    return last_digits._compiled.sums_without(np.arange(ROWS), STARTS, WHERE, WITHOUT.reshape(-1), STEPS, sums())
-
-
 CALLS: dict[str, Callable[[], object]] = {
     "empriv_laplace_sticks": sticks,
     "empriv_laplace_reach": reach,
-    "empriv_residue_sums": sums,
-    "empriv_residue_sums_without": sums_without,
     "empriv_mixtures": lambda: noisy_laws.values(X, WITHOUT, LAPLACE, np.array([0.1, 1.0])),
     "empriv_bandwidths": lambda: noisy_laws.bandwidths(WITHOUT),
     "empriv_ends": lambda: noisy_laws.ends(X, WITHOUT, np.array([0.1, 1.0])),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +10,6 @@ import pytest
 import empriv
 from empriv.measuring.densities.density import Density
 from empriv.measuring.densities.selection import spread
-from empriv.measuring.line import last_digits
 from empriv.measuring.line.atoms import Pairs, spread_ratios
 from empriv.measuring.line.blocks import largest_shifts
 from empriv.measuring.line.last_digits import (
@@ -21,7 +18,7 @@ from empriv.measuring.line.last_digits import (
     digit_steps,
     pairs_at_step,
     strengths,
-    sums_in_numpy,
+    strengths_without,
 )
 from empriv.measuring.line.risk import Risk, measure_line, pairs_of
 from empriv.results import FloatArray, Results
@@ -71,38 +68,6 @@ def test_the_statistic_has_the_law_that_its_limits_assume(draws: int) -> None:
     assert np.all(np.abs(share - truth) < 4 * np.sqrt(truth / 4000) + 1e-3)
 
 
-@pytest.mark.skipif(
-    last_digits._compiled is None, reason="empriv was built without a C compiler: install one, and empriv anew"
-)
-@pytest.mark.parametrize("n", [1, 7, 8, 41, 365])
-def test_the_compiled_sums_are_those_of_numpy(n: int) -> None:
-    assert last_digits._compiled is not None
-    rng = np.random.default_rng(2)
-    values, steps = rng.normal(1000.0, 30.0, (5, n)), np.array([7.0, 1.0, 0.25, 1e-3])
-    values[0] = np.round(4 * values[0]) / 4 + 0.5 * (np.arange(n) % 2)  # halves of a turn, and whole ones
-    compiled, oracle = last_digits._compiled.sums(values, steps), sums_in_numpy(values, steps)
-    assert np.abs(compiled - oracle).max() < 1e-5 * n
-    assert np.abs(compiled - np.roll(oracle, 1, axis=1)).max() > 0.1
-
-
-@pytest.mark.skipif(
-    last_digits._compiled is None, reason="empriv was built without a C compiler: install one, and empriv anew"
-)
-def test_threads_share_the_compiled_functions() -> None:
-    values, steps = np.random.default_rng(3).normal(size=(1, 8)), np.array([0.1, 0.25])
-    assert last_digits._compiled is not None
-    compiled = last_digits._compiled
-    alone = compiled.sums(values, steps)
-    switched = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)  # so that a call is often interrupted by another
-    try:
-        with ThreadPoolExecutor(8) as pool:
-            together = list(pool.map(lambda _: compiled.sums(values, steps), range(4_000)))
-    finally:
-        sys.setswitchinterval(switched)
-    assert all(np.array_equal(alone, sums) for sums in together)
-
-
 @pytest.mark.parametrize("n", [41, 365])
 def test_strengths_from_what_changes_are_those_of_all_results(n: int) -> None:
     """For people in no database, in one, in a few and in all, and beside atoms."""
@@ -115,10 +80,10 @@ def test_strengths_from_what_changes_are_those_of_all_results(n: int) -> None:
     steps, rows = np.array([7.0, 1.0, 0.25, 1e-3]), np.array([0, 1, 2, 5, 11])
     plain = pairs_of(Results.from_arrays(q, without), look=False)
     for pairs in (plain, replace(plain, points=np.where(np.arange(n) == 3, np.inf, q))):
-        truth = last_digits.strengths(pairs.dense(rows), steps)
-        found = last_digits.strengths_without(pairs, rows, steps)
+        truth = strengths(pairs.dense(rows), steps)
+        found = strengths_without(pairs, rows, steps)
         np.testing.assert_allclose(found, truth, atol=1e-4 * n)
-        assert np.abs(found - last_digits.strengths(pairs.dense(rows - (rows > 0)), steps)).max() > 0.1
+        assert np.abs(found - strengths(pairs.dense(rows - (rows > 0)), steps)).max() > 0.1
 
 
 @pytest.mark.parametrize("n", [41, 100, 365])

@@ -90,16 +90,20 @@ class Pairs:
             return None
         return self.entries.reshape(self.n_individuals, len(self.points))
 
+    def entries_of(self, rows: IntArray) -> tuple[IntArray, IntArray]:
+        """The entries of these individuals: the place among ``rows`` that each is of, and its position."""
+        counts = self.starts[rows + 1] - self.starts[rows]
+        row = np.repeat(np.arange(len(rows)), counts)
+        return row, np.arange(counts.sum()) + np.repeat(self.starts[rows] - (np.cumsum(counts) - counts), counts)
+
     def dense(self, rows: IntArray) -> FloatArray:
         """(rows, N) points without each of these individuals."""
         n, m = len(self.points) // self.draws, self.draws
         everywhere = self.everywhere()
         if everywhere is not None:
             return np.asarray(everywhere[rows])
-        counts = self.starts[rows + 1] - self.starts[rows]
         out = np.repeat(self.points.reshape(1, n, m), len(rows), axis=0)
-        row = np.repeat(np.arange(len(rows)), counts)
-        entry = np.arange(counts.sum()) + np.repeat(self.starts[rows] - (np.cumsum(counts) - counts), counts)
+        row, entry = self.entries_of(rows)
         out[row, self.entry_database[entry]] = self.entries[entry]
         return out.reshape(len(rows), n * m)
 

@@ -12,13 +12,13 @@ stays on the line. These are functions of arrays; the estimate and what is said 
 
 from __future__ import annotations
 
-import ctypes
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from empriv.base.machine import DOUBLES, INTS, LONG, LONGS, library
 from empriv.measuring.densities.selection import spread
 from empriv.measuring.line.atoms import Pairs, lattice
 from empriv.results import FloatArray, IntArray
@@ -37,8 +37,7 @@ _CLEAR = 1.645
 _SHARP = 4.0  # deviations from which on a cell is judged by itself
 _FEWEST_DATABASES = 30  # in fewer, a handful of results close together look like a pattern
 _FEWEST = 5  # results that must change before any window can be clearly uneven: 1.645 sqrt(6) > 4
-_LANES = 8  # results that the compiled function adds up at once
-_VALUES = 2_000_000  # held at once
+_VALUES = 500_000  # held at once: they stay in the processor's cache
 
 Classes = npt.NDArray[np.int8]
 
@@ -88,101 +87,47 @@ def strengths(values: FloatArray, steps: FloatArray, draws: int = 1) -> FloatArr
 
     Draws of a database may be as good as one, so that they count as one. Atoms, at +inf, are left out.
     """
-    return _from_sums(_sums(values, steps), np.isfinite(values).sum(axis=1), draws)
+    sums = [np.stack([part.sum(axis=1, dtype=float) for part in _on_circle(values, step)]) for step in steps]
+    return _from_sums(sums, np.isfinite(values).sum(axis=1), draws)
 
 
 def strengths_without(pairs: Pairs, rows: IntArray, steps: FloatArray) -> FloatArray:
-    """(rows, steps) strengths without each of these individuals, who are in order.
+    """(rows, steps) strengths without each of these individuals: what changes is added to the sums with everyone."""
+    entry = pairs.entries_of(rows)[1]
+    before, entries = pairs.points.reshape(-1, pairs.draws), pairs.entries[entry]
+    database, counts = pairs.entry_database[entry], pairs.draws * (pairs.starts[rows + 1] - pairs.starts[rows])
+    firsts = np.cumsum(counts) - counts
 
-    Where it is compiled and there are no atoms, only results that change are added up: others are as with everyone. Of
-    people who are everywhere, all results change.
-    """
-    if pairs.everywhere() is not None:
-        return strengths(pairs.dense(rows), steps, pairs.draws)
-    own = pairs.entries[pairs.starts[rows[0]] : pairs.starts[rows[-1] + 1]] if len(rows) else pairs.entries[:0]
-    if _compiled is None or pairs.draws > 1 or not (np.isfinite(pairs.points).all() and np.isfinite(own).all()):
-        return strengths(pairs.dense(rows), steps, pairs.draws)
-    n = len(pairs.points)
-    each = _compiled.sums(pairs.points[:, None], steps)
-    sums = _compiled.sums_without(rows, pairs.starts, pairs.entry_database, pairs.entries, steps, each)
-    return _from_sums(sums, np.full(len(rows), n), 1)
+    def summed(with_all: FloatArray, without: FloatArray) -> FloatArray:
+        """(rows,) sums over results."""
+        change = without - np.take(with_all, database, axis=0)
+        own = np.add.reduceat(np.append(change, 0.0), firsts)
+        return with_all.sum(dtype=float) + np.where(counts > 0, own, 0.0)
 
-
-def _from_sums(sums: FloatArray, counts: IntArray, draws: int) -> FloatArray:
-    cosines, sines = sums[:, :, 0], sums[:, :, 1]  # squares of two numbers are added faster than along an axis of two
-    out = cosines * cosines
-    out += sines * sines
-    out /= (np.maximum(counts, 1) * float(draws))[:, None]
-    return out
+    sums = [
+        np.stack([summed(*part) for part in zip(_on_circle(before, step), _on_circle(entries, step), strict=True)])
+        for step in steps
+    ]
+    present = summed(np.isfinite(before).astype(float), np.isfinite(entries).astype(float))
+    return _from_sums(sums, present, pairs.draws)
 
 
-def _sums(values: FloatArray, steps: FloatArray) -> FloatArray:
-    """(rows, steps, 2) sums of cosines and sines."""
-    finite = np.isfinite(values)
-    if _compiled is None or not finite.all():
-        return sums_in_numpy(values, steps)
-    return _compiled.sums(values, steps)
+def _on_circle(values: FloatArray, step: float) -> tuple[FloatArray, FloatArray]:
+    """cos(2 pi x/s) and sin(2 pi x/s), 0 for an atom; in single precision, since whole turns are taken away before."""
+    turns = values / step
+    with np.errstate(invalid="ignore"):
+        turns -= np.rint(turns)
+    angle = turns.astype(np.float32)
+    angle *= np.float32(2 * np.pi)
+    with np.errstate(invalid="ignore"):
+        both = np.cos(angle), np.sin(angle)
+    return both if np.isfinite(values).all() else (np.nan_to_num(both[0]), np.nan_to_num(both[1]))
 
 
-def sums_in_numpy(values: FloatArray, steps: FloatArray) -> FloatArray:
-    """The same as the compiled function, more slowly, and with atoms."""
-    out = np.empty((len(values), len(steps), 2))
-    present = np.isfinite(values)
-    numbers = np.where(present, values, 0.0)
-    for place, step in enumerate(steps):
-        turns = numbers / step
-        angle = 2 * np.pi * (turns - np.round(turns))
-        out[:, place, 0] = np.where(present, np.cos(angle), 0.0).sum(axis=1)
-        out[:, place, 1] = np.where(present, np.sin(angle), 0.0).sum(axis=1)
-    return out
-
-
-@dataclass(frozen=True)
-class _Compiled:
-    """Functions of ``_residues.c``."""
-
-    library: ctypes.CDLL
-
-    def sums(self, values: FloatArray, steps: FloatArray) -> FloatArray:
-        """(rows, steps, 2) sums of cosines and sines over (rows, N) results."""
-        out = np.empty((len(values), len(steps), 2))
-        filled = np.pad(values, ((0, 0), (0, -values.shape[1] % _LANES)))  # a zero has cosine 1
-        self.library.empriv_residue_sums(*filled.shape, filled, len(steps), 1.0 / steps, out)
-        out[:, :, 0] -= filled.shape[1] - values.shape[1]
-        return out
-
-    def sums_without(
-        self,
-        rows: IntArray,
-        starts: IntArray,
-        where: npt.NDArray[np.int32],
-        entries: FloatArray,
-        steps: FloatArray,
-        each: FloatArray,
-    ) -> FloatArray:
-        """The same without each of these individuals; ``each`` (N, steps, 2) is what every result adds."""
-        out, room = np.empty((len(rows), len(steps), 2)), np.empty(int(np.diff(starts).max(initial=0)) + _LANES)
-        self.library.empriv_residue_sums_without(
-            len(rows), np.ascontiguousarray(rows, np.int64), np.ascontiguousarray(starts, np.int64),
-            np.ascontiguousarray(where, np.int32), np.ascontiguousarray(entries).reshape(-1), len(steps), 1.0 / steps,
-            each, each.sum(axis=0), room, out,
-        )  # fmt: skip
-        return out
-
-
-def _load() -> _Compiled | None:
-    compiled = library("empriv.measuring.line._residues")
-    if compiled is None:
-        return None
-    # Set once: threads that set them at each call would see each other's half-made converters.
-    compiled.empriv_residue_sums.argtypes = [LONG, LONG, DOUBLES, LONG, DOUBLES, DOUBLES]
-    compiled.empriv_residue_sums_without.argtypes = [LONG, LONGS, LONGS, INTS, DOUBLES, LONG, *[DOUBLES] * 5]
-    for function in (compiled.empriv_residue_sums, compiled.empriv_residue_sums_without):
-        function.restype = None
-    return _Compiled(compiled)
-
-
-_compiled = _load()
+def _from_sums(sums: Sequence[FloatArray], counts: npt.NDArray[Any], draws: int) -> FloatArray:
+    """(rows, steps) from (2, rows) sums of cosines and sines at each step."""
+    squares = np.stack([(part**2).sum(axis=0) for part in sums], axis=1)
+    return np.asarray(squares / (np.maximum(counts, 1) * float(draws))[:, None])
 
 
 def digit_steps(pairs: Pairs) -> tuple[tuple[int, float], ...]:
