@@ -360,9 +360,8 @@ def speed(arguments: argparse.Namespace) -> None:
         h = upper.bandwidth(pairs.points)
         judged = JudgedAnswer(empriv.measure(results))
         jobs = {
-            "as it is": lambda: upper.of_people(pairs, 0.1, enough=DELTA),  # noqa: B023
-            "dither": lambda: upper.of_people(pairs, 0.1, NoiseKernel("laplace", DITHER * h), enough=DELTA),  # noqa: B023
-            "everyone's own": lambda: upper.of_people(pairs, 0.1, NoiseKernel("laplace", DITHER * h)),  # noqa: B023
+            "as it is": lambda: upper.of_people(pairs, 0.1),  # noqa: B023
+            "dither": lambda: upper.of_people(pairs, 0.1, NoiseKernel("laplace", DITHER * h)),  # noqa: B023
             "cover": lambda: covers.cover(pairs.points, 0.1, DELTA, NoiseKernel("laplace", DITHER * h)),  # noqa: B023
             "least noise": lambda: found_by_design(judged, 0.1),  # noqa: B023
         }

@@ -115,9 +115,6 @@ def test_people_are_bounded_as_their_pairs_and_by_the_share_of_databases_they_mo
     moved = (without != q).sum(axis=1)
     seldom = stats.beta.ppf(0.95, moved + 1, 120 - moved)
     assert np.all(found[1:, 0] <= seldom[1:] + 1e-9)
-    quick = upper.of_people(pairs, [0.1, 1.0], kernel, enough=0.1).values
-    assert np.all(quick >= found - 1e-9)
-    assert np.all((quick <= 0.1) | (np.abs(quick - found) < 1e-9))
 
 
 def test_who_changes_whether_there_is_an_answer_is_not_bounded_below_the_share_of_such_databases():

@@ -215,7 +215,7 @@ def test_the_words() -> None:
     assert lower.endswith("No loss demonstrated; this is not evidence of privacy.")
     assert upper == "Upper bound (95%, conditional): delta ≤ 0.14. Assumes i.i.d. databases."
     assert words.floor(41, 0.0705).startswith("41 databases cannot support any delta below 0.07")
-    few = iid_check(41, {"the results": np.random.default_rng(0).normal(size=41)}, 0)
+    few = iid_check(41, {"the results": np.random.default_rng(0).normal(size=41)})
     assert "With 41 databases a trend of one standard deviation would be detected only about " in few.sentence
 
 

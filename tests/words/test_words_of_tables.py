@@ -7,7 +7,14 @@ import pandas as pd
 import pytest
 
 import empriv
-from empriv.auditing.summary import Atom, Outcomes, leak_sentences, numbers_that_follow, outcome_sentences, riskiest_of
+from empriv.auditing.summary import (
+    NamedAtom,
+    Outcomes,
+    leak_sentences,
+    numbers_that_follow,
+    outcome_sentences,
+    riskiest_of,
+)
 from empriv.measuring.tables.leaks import combination
 from empriv.measuring.tables.table_risk import TableRisk
 from empriv.words.table_words import cells_that_follow, many_outcomes, more_leaks
@@ -42,7 +49,7 @@ def test_the_riskiest_cells_and_the_margins_are_named_as_people_say_them(audit: 
 
 def test_few_are_listed_and_the_rest_counted() -> None:
     def outcomes(atoms: int, leaks: int) -> Outcomes:
-        listed = [Atom(f"cell {k}", 0.1 + k / 100, 3, leaks, 0.01 * k * leaks) for k in range(atoms)]
+        listed = [NamedAtom(f"cell {k}", 0.1 + k / 100, 3, leaks, 0.01 * k * leaks) for k in range(atoms)]
         return Outcomes({}, 40, {}, 40, tuple(listed))
 
     assert len(outcome_sentences(outcomes(4, 0))) == 4

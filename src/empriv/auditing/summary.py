@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from empriv.base.text import lines_html
 from empriv.measuring import AnyRisk, GivenRisk, Risk, TableRisk, WorstRisk
-from empriv.measuring.line.atoms import Pairs
+from empriv.measuring.line.atoms import Atom, Pairs
 from empriv.measuring.tables import GivenTableRisk
-from empriv.results import FloatArray, Outcome
+from empriv.results import Outcome
 from empriv.scale.totalled_risk import TotalledRisk
 from empriv.validate.bounds.line_bounds import floor
 from empriv.validate.checks.check import leak_sentence
@@ -314,7 +314,7 @@ def _table_warnings(risk: TableRisk) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Atom:
+class NamedAtom:
     """An outcome that is a point mass.
 
     Attributes
@@ -349,14 +349,14 @@ class Outcomes:
     of_everyone: int
     without_an_individual: Mapping[str, int]
     of_without: int
-    atoms: tuple[Atom, ...] = ()
+    atoms: tuple[NamedAtom, ...] = ()
     leaks: tuple[tuple[str, int, float], ...] = ()
 
 
 def outcomes_of(risk: AnyRisk) -> Outcomes:
     """The outcomes of a risk."""
     risk = risk.unconditional if isinstance(risk, WorstRisk) else risk
-    atoms: tuple[Atom, ...] = ()
+    atoms: tuple[NamedAtom, ...] = ()
     leaks: tuple[tuple[str, int, float], ...] = ()
     if isinstance(risk, TableRisk):
         said = cell_names(risk)
@@ -384,40 +384,20 @@ def _counted(codes: npt.NDArray[np.int8]) -> dict[str, int]:
     return {code.name.lower(): n for code in Outcome if code and (n := int(np.count_nonzero(codes == code.value))) > 0}
 
 
-def _atoms_in(pairs: Pairs) -> tuple[Atom, ...]:
+def _atoms_in(pairs: Pairs) -> tuple[NamedAtom, ...]:
     """Point masses, those of single individuals by kind."""
-    atoms = [_atom(code, pairs.mass[column], pairs.mass_without[:, column]) for column, code in enumerate(pairs.names)]
-    by_code: dict[str, list[Pairs]] = {}
-    for _, alone in pairs.own:
-        by_code.setdefault(alone.names[-1], []).append(alone)
-    for code, group in by_code.items():
-        # Each individual's value differs, and so does its share with everyone.
-        parts = [_atom(code, alone.mass[-1], alone.mass_without[:, -1]) for alone in group]
-        atoms.append(
-            Atom(
-                outcome_name(code),
-                max(part.mass for part in parts),
-                sum(part.n_individuals for part in parts),
-                sum(part.n_leaks for part in parts),
-                max(part.largest_leak for part in parts),
-            )
+    groups: dict[str, list[Atom]] = {}
+    for atom in pairs.outcomes:  # each individual's own value differs, and so does its share with everyone
+        groups.setdefault(atom.code, []).append(atom)
+    return tuple(
+        NamedAtom(
+            name=outcome_name(code),
+            mass=max(atom.mass for atom in group),
+            n_individuals=sum(int(np.count_nonzero(atom.without != atom.mass)) for atom in group),
+            n_leaks=sum(int(np.count_nonzero(atom.certain)) for atom in group),
+            largest_leak=max(float(atom.certain.max(initial=0.0)) for atom in group),
         )
-    return tuple(atoms)
-
-
-def _atom(code: str, mass: float, without: FloatArray) -> Atom:
-    # What is seen in one of the two worlds only tells them apart for certain: the atom itself, or all that is not it.
-    leak = np.where(without == 0, mass, 0.0)
-    leak = np.maximum(leak, without if mass == 0 else 0.0)
-    leak = np.maximum(leak, np.where(without == 1, 1.0 - mass, 0.0))
-    leak = np.maximum(leak, 1.0 - without if mass == 1 else 0.0)
-    leak = np.where(without == mass, 0.0, leak)
-    return Atom(
-        name=outcome_name(code),
-        mass=float(mass),
-        n_individuals=int(np.count_nonzero(without != mass)),
-        n_leaks=int(np.count_nonzero(leak > 0)),
-        largest_leak=float(leak.max(initial=0.0)),
+        for code, group in groups.items()
     )
 
 

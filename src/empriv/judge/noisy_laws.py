@@ -55,7 +55,6 @@ def bounds(
     *,
     draws: int = 1,
     level: float = 0.95,
-    levels: tuple[float, ...] = LEVELS,
 ) -> FloatArray:
     """(rows, epsilons) the largest B over levels and directions, at least 0.
 
@@ -64,7 +63,7 @@ def bounds(
     """
     a, b = kernel.rounded(a), kernel.rounded(b)
     scales = np.full((len(b), 1), kernel.scale)
-    return _run(a, b, kernel.kind, kernel.step, scales, np.ones(1), epsilons, draws, level, levels, None, False)
+    return _run(a, b, kernel.kind, kernel.step, scales, np.ones(1), epsilons, draws, level, LEVELS, None, False)
 
 
 def extrapolated(
@@ -87,12 +86,11 @@ def values(
     *,
     draws: int = 1,
     weights: FloatArray | None = None,
-    level: float = 1.0,
 ) -> FloatArray:
     """(rows, epsilons, 2, databases) W in both directions, of sets that points with these ``weights`` (N,) choose."""
     a, b = kernel.rounded(a), kernel.rounded(b)
     scales = np.full((len(b), 1), kernel.scale)
-    return _run(a, b, kernel.kind, kernel.step, scales, np.ones(1), epsilons, draws, 0.95, (level,), weights, True)
+    return _run(a, b, kernel.kind, kernel.step, scales, np.ones(1), epsilons, draws, 0.95, (1.0,), weights, True)
 
 
 def ends(a: FloatArray, b: FloatArray, epsilons: FloatArray, *, draws: int = 1, level: float = 0.95) -> FloatArray:

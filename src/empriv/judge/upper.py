@@ -99,51 +99,43 @@ def of_people(
     epsilons: npt.ArrayLike,
     kernel: NoiseKernel | None = None,
     *,
-    rows: IntArray | None = None,
     reach: npt.ArrayLike | None = None,
     level: float = 0.95,
-    enough: float = 0.0,
 ) -> Upper:
     """U of the results with everyone and those without each of these people; who cannot matter is never laid out.
 
     ``reach`` is one number, or one for each person of the pairs.
 
     Whatever the law is, nobody's delta exceeds the chance that they move the answer (Clopper and Pearson's limit of the
-    share of databases that they moved) times what noise leaves of their reach. No bound exceeds it, and where it is at
-    most ``enough`` (the target, say) it is taken without looking further.
+    share of databases that they moved) times what noise leaves of their reach. No bound exceeds it.
 
     Atoms (points at +inf) lie in no set; a person who changes whether there is a number at all has the share of such
     databases added, at its own confidence limit.
     """
     grid = np.atleast_1d(np.asarray(epsilons, float))
-    rows = np.arange(pairs.n_individuals) if rows is None else np.asarray(rows, np.int64)
     moved, changed = moves(pairs)
-    moved, changed = moved[rows], changed[rows]
-    own_reach = None if reach is None else np.asarray(reach, float)
-    reached = _reach(own_reach[rows] if own_reach is not None and own_reach.ndim else own_reach, moved)
+    reached = _reach(reach, moved)
     n = len(pairs.points) // pairs.draws
     floor = unseen(n, grid[None, :], kernel, reached[:, None], level)
     left = 1.0 if kernel is None else alone(kernel, grid[None, :], reached[:, None])
-    seldom = _share_moved(pairs, rows, n, level)[:, None] * left * np.ones((1, len(grid)))
-    values, refuted = floor.copy(), np.zeros(len(rows), bool)
-    cheap = np.all(seldom <= enough, axis=1)
-    values[cheap] = seldom[cheap]
-    h = np.zeros(len(rows))
+    seldom = _share_moved(pairs, n, level)[:, None] * left * np.ones((1, len(grid)))
+    values, refuted = floor.copy(), np.zeros(len(moved), bool)
+    h = np.zeros(len(moved))
     if kernel is None:
         own = bandwidth(pairs.points, pairs.draws)
         h[:] = own
         need = moved > 0
-        often = (pairs.starts[rows + 1] - pairs.starts[rows] > _OFTEN * n) & (moved > _FAR * own)
+        often = (np.diff(pairs.starts) > _OFTEN * n) & (moved > _FAR * own)
         known = not gate.refuted(pairs.points[None, :: pairs.draws], np.array([own]))[0]
     else:
         need = np.any(alone(kernel, grid[None, :], moved[:, None]) > floor, axis=1)
-        often, known = np.zeros(len(rows), bool), True
-    need = (need | (changed > 0)) & ~cheap
-    for start in range(0, len(rows), _ROWS):
+        often, known = np.zeros(len(moved), bool), True
+    need = (need | (changed > 0)) & np.any(seldom > 0, axis=1)
+    for start in range(0, len(moved), _ROWS):
         some = start + np.flatnonzero(need[start : start + _ROWS])
         if not len(some):
             continue
-        without = pairs.dense(rows[some])
+        without = pairs.dense(some)
         if kernel is None and often[some].any():
             again = often[some]
             widths = row_bandwidths(without[again], pairs.draws)
@@ -185,11 +177,11 @@ def each_day_alone(pairs: Pairs, epsilon: float, kernel: NoiseKernel, level: flo
     return np.asarray(np.minimum(np.where(variance > 1e-15, whole, first), 1.0))
 
 
-def _share_moved(pairs: Pairs, rows: IntArray, n: int, level: float) -> FloatArray:
-    """(rows,) the largest chance, at the level, of a database where each of these people changes the answer."""
+def _share_moved(pairs: Pairs, n: int, level: float) -> FloatArray:
+    """(people,) the largest chance, at the level, of a database where each changes the answer."""
     with_all = pairs.points.reshape(-1, pairs.draws)[pairs.entry_database]
     sums = np.concatenate(([0], np.cumsum(np.any(pairs.entries != with_all, axis=1))))
-    counts = sums[pairs.starts[rows + 1]] - sums[pairs.starts[rows]]
+    counts = sums[pairs.starts[1:]] - sums[pairs.starts[:-1]]
     shown, index = np.unique(counts, return_inverse=True)
     return np.asarray(share_at_most(shown, n, level)[index])
 

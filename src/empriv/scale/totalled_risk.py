@@ -192,11 +192,11 @@ def bounds_of_totals(risk: TotalledRisk, epsilons: FloatArray, level: float, noi
 
 
 @checks_of.register(TotalledRisk)
-def checks_of_totals(risk: TotalledRisk, epsilon: float, rng: int) -> list[Message]:
+def checks_of_totals(risk: TotalledRisk, epsilon: float) -> list[Message]:
     """The check for exact leaks looks at everyone. The others look at the results and the people who are kept; the one
     that would need everybody's influence at once is left out ("modes")."""
     leaks = [leak_check(outcome_name(code), count, share) for code, (count, share) in risk.totals.leaks.items()]
-    return leaks + [check for check in checks_of(risk.kept, epsilon, rng) if check.code not in _OF_EVERYONE]
+    return leaks + [check for check in checks_of(risk.kept, epsilon) if check.code not in _OF_EVERYONE]
 
 
 @hiding_of.register(TotalledRisk)

@@ -74,6 +74,17 @@ class Pairs:
     def n_individuals(self) -> int:
         return len(self.starts) - 1
 
+    @property
+    def outcomes(self) -> list[Atom]:
+        """The atoms of everybody, then those of single individuals."""
+        everyone = np.arange(self.n_individuals)
+        parts = [(self, column, everyone) for column in range(len(self.names))]
+        parts += [(own, -1, np.array([row])) for row, own in self.own]
+        return [
+            Atom(pairs.names[column], float(pairs.mass[column]), pairs.mass_without[:, column], rows)
+            for pairs, column, rows in parts
+        ]
+
     def centred(self) -> Pairs:
         """The same about zero: far from it, places between the points would be coarser than the points' distances."""
         finite = self.points[np.isfinite(self.points)]
@@ -106,6 +117,24 @@ class Pairs:
         row, entry = self.entries_of(rows)
         out[row, self.entry_database[entry]] = self.entries[entry]
         return out.reshape(len(rows), n * m)
+
+
+@dataclass(frozen=True, eq=False)
+class Atom:
+    """A point mass: its code, its share of the results with everyone and without each of the individuals ``rows``."""
+
+    code: str
+    mass: float
+    without: FloatArray
+    rows: IntArray
+
+    @property
+    def certain(self) -> FloatArray:
+        """(rows,) share of the results that are seen in one of the two worlds only: the atom, or all that is not it."""
+        mass, without = self.mass, self.without
+        share = np.maximum(np.where(without == 0, mass, 0.0), np.where(without == 1, 1.0 - mass, 0.0))
+        share = np.maximum(share, np.where(mass == 0, without, np.where(mass == 1, 1.0 - without, 0.0)))
+        return np.asarray(np.where(without == mass, 0.0, share))
 
 
 def split(results: Results, *, look: bool) -> Pairs:

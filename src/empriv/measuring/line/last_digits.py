@@ -102,7 +102,7 @@ def strengths_without(pairs: Pairs, rows: IntArray, steps: FloatArray) -> FloatA
         """(rows,) sums over results."""
         change = without - np.take(with_all, database, axis=0)
         own = np.add.reduceat(np.append(change, 0.0), firsts)
-        return with_all.sum(dtype=float) + np.where(counts > 0, own, 0.0)
+        return np.asarray(with_all.sum(dtype=float) + np.where(counts > 0, own, 0.0))
 
     sums = [
         np.stack([summed(*part) for part in zip(_on_circle(before, step), _on_circle(entries, step), strict=True)])

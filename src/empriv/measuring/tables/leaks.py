@@ -16,7 +16,7 @@ from itertools import combinations
 
 import numpy as np
 
-from empriv.measuring.line.atoms import Pairs, split
+from empriv.measuring.line.atoms import split
 from empriv.measuring.tables.fit import CONSTANT, TableFit, zero_filled
 from empriv.measuring.tables.influences import Influences
 from empriv.results import FloatArray, IntArray, Results
@@ -221,11 +221,11 @@ def pair_leaks(results: Results) -> tuple[Leak, ...]:
             if not pairs.names and not pairs.own:
                 continue
             direction = combination((1.0, sign), (a, b))
-            for what, mass, without, rows in _atoms(pairs):
-                share = certain(mass, without)
-                given_away = share > 0
+            for atom in pairs.outcomes:
+                given_away = atom.certain > 0
                 if given_away.any():
-                    leaks.append(Leak(direction, what, rows[given_away], share[given_away]))
+                    what = OUTCOMES[atom.code]
+                    leaks.append(Leak(direction, what, atom.rows[given_away], atom.certain[given_away]))
     return tuple(leaks)
 
 
@@ -241,13 +241,6 @@ def merged(leaks: Sequence[Leak]) -> tuple[Leak, ...]:
         first = np.concatenate(([True], np.diff(rows[order]) > 0))
         out.append(Leak(direction, group[0].what, rows[order][first], shares[order][first]))
     return tuple(sorted(out, key=lambda leak: -leak.largest_share))
-
-
-def certain(mass: float, without: FloatArray) -> FloatArray:
-    """Share of the results that are seen in one of the two worlds only: the atom, or all that is not it."""
-    share = np.maximum(np.where(without == 0, mass, 0.0), np.where(without == 1, 1.0 - mass, 0.0))
-    share = np.maximum(share, np.where(mass == 0, without, np.where(mass == 1, 1.0 - without, 0.0)))
-    return np.asarray(np.where(without == mass, 0.0, share))
 
 
 def _rounding_removed(results: Results, a: str, b: str, sign: float) -> Results:
@@ -267,13 +260,3 @@ def _rounding_removed(results: Results, a: str, b: str, sign: float) -> Results:
         q=flat[: summed.q.size].reshape(summed.q.shape),
         entry_q=flat[summed.q.size :].reshape(summed.entry_q.shape),
     )
-
-
-def _atoms(pairs: Pairs) -> list[tuple[str, float, FloatArray, IntArray]]:
-    everyone = np.arange(pairs.n_individuals)
-    atoms = [(code, float(pairs.mass[k]), pairs.mass_without[:, k], everyone) for k, code in enumerate(pairs.names)]
-    atoms += [
-        (own_pairs.names[-1], float(own_pairs.mass[-1]), own_pairs.mass_without[:, -1], np.array([r]))
-        for r, own_pairs in pairs.own
-    ]
-    return [(OUTCOMES[code], mass, without, rows) for code, mass, without, rows in atoms]

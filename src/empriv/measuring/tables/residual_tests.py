@@ -64,7 +64,7 @@ def rest_of(cells: FloatArray) -> Rest:
     return Rest(np.column_stack((np.full(n, 1 / np.sqrt(n)), vectors)), vectors @ axes[present])
 
 
-def dependence(cell: FloatArray, rest: Rest, *, rng: int = 0) -> FloatArray:
+def dependence(cell: FloatArray, rest: Rest) -> FloatArray:
     """(1 + PERMUTATIONS,) how unusual the residuals of a cell (n,) are beside the rest, and the same of residuals that
     do not depend on it; all 0 where nothing can be seen. `p_values` compares them."""
     n, left = len(cell), rest.left_of(cell)
@@ -73,7 +73,7 @@ def dependence(cell: FloatArray, rest: Rest, *, rng: int = 0) -> FloatArray:
     leverage = (rest.frame**2).sum(axis=1)
     free = np.sqrt(np.maximum(1.0 - leverage, 1e-3))[:, None]
     start = left[:, None] / free
-    order = np.random.default_rng(rng).permuted(np.tile(np.arange(n), (PERMUTATIONS, 1)), axis=1).T
+    order = np.random.default_rng(0).permuted(np.tile(np.arange(n), (PERMUTATIONS, 1)), axis=1).T
     values = np.concatenate((start, rest.left_of(start[:, 0][order]) / free), axis=1)
     signed, sizes = _scores(values), _scores(np.abs(values))
     cells, far, spread = _scores(rest.white), _scores(np.abs(rest.white)), _scores(leverage[:, None])

@@ -28,7 +28,7 @@ _FEWEST_TESTED = 8
 _OUTLAST_NOISE = ("known", "databases", "iid")
 
 
-def checks(risk: AnyRisk, epsilon: float, *, rng: int = 0) -> tuple[Message, ...]:
+def checks(risk: AnyRisk, epsilon: float) -> tuple[Message, ...]:
     """Check everything that could make the figures at ``epsilon`` wrong; gravest first.
 
     Examples
@@ -41,11 +41,11 @@ def checks(risk: AnyRisk, epsilon: float, *, rng: int = 0) -> tuple[Message, ...
     """
     if np.ndim(epsilon) != 0:
         raise InputError("`epsilon` must be one number.")
-    return tuple(sorted(checks_of(risk, epsilon, rng), key=gravest_first))
+    return tuple(sorted(checks_of(risk, epsilon), key=gravest_first))
 
 
 @singledispatch
-def checks_of(risk: AnyRisk, epsilon: float, rng: int) -> list[Message]:  # noqa: ARG001 — results have no epsilon
+def checks_of(risk: AnyRisk, epsilon: float) -> list[Message]:  # noqa: ARG001 — results have no epsilon
     """Checks by the kind of risk, in any order. For a kind not known here, those that need the results alone."""
     results, n = risk.results, risk.results.n_databases
     parts = {"": results}
@@ -53,7 +53,7 @@ def checks_of(risk: AnyRisk, epsilon: float, rng: int) -> list[Message]:  # noqa
         parts = {name: results.component(name) for name in results.components}
     series = {f"the results of {name}" if name else "the results": _by_database(part) for name, part in parts.items()}
     return [
-        order_check(results, series, rng),
+        order_check(results, series),
         number_check(n),
         gravest({name: ties_check(part) for name, part in parts.items()}),
     ]
@@ -65,25 +65,25 @@ def gravest(by_component: Mapping[str, Message]) -> Message:
     return check if check.severity == "info" or not name else check.of(name)
 
 
-def order_check(results: Results, series: Mapping[str, FloatArray], rng: int) -> Message:
+def order_check(results: Results, series: Mapping[str, FloatArray]) -> Message:
     """Whether series on the databases look i.i.d. in their order; databases without an order are not tested for it."""
     times = order_of(results)
     if times is None:
         said = "The databases have no order, so that no test of order was run: they are taken to be alike."
         return Message("iid", said, "info", {"n": results.n_databases}, _IID)
-    return iid_check(results.n_databases, {name: values[times.order] for name, values in series.items()}, rng)
+    return iid_check(results.n_databases, {name: values[times.order] for name, values in series.items()})
 
 
 _IID = "Independent, identically distributed databases"
 
 
-def iid_check(n: int, series: Mapping[str, FloatArray], rng: int) -> Message:
+def iid_check(n: int, series: Mapping[str, FloatArray]) -> Message:
     """Whether series of numbers on the databases, in their order, look independent and identically distributed."""
     if n < _FEWEST_TESTED:
         said = f"{so_many(n, 'are')} too few to test for independence."
         return Message("iid", said, "warning", {"n": n}, _IID)
     # The smallest p is compared with its own law: no correction is due for many series.
-    tested = iid_tests(np.stack(list(series.values())), rng=rng)
+    tested = iid_tests(np.stack(list(series.values())))
     power = {f"power_{name}": power_at(n, name) for name in ("trend", "serial", "shift", "spread")}
     numbers = {"p": tested.p, "n": n, **power, "statistic": tested.statistic}
     if tested.p <= SIGNIFICANT:

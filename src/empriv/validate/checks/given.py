@@ -21,11 +21,11 @@ _OF_RESULTS = ("iid", "exact-leak")  # tested in the results, not in their resid
 
 
 @checks_of.register(GivenRisk)
-def checks_of_given(risk: GivenRisk, epsilon: float, rng: int) -> list[Message]:
-    usual = [check for check in checks_of_number(risk, epsilon, rng) if check.code not in _OF_RESULTS]
+def checks_of_given(risk: GivenRisk, epsilon: float) -> list[Message]:
+    usual = [check for check in checks_of_number(risk, epsilon) if check.code not in _OF_RESULTS]
     known_leaks = [leak_check(outcome_name(code), count, share) for code, (count, share) in leaks(risk.atoms).items()]
     return [
-        _left_check(risk, rng),
+        _left_check(risk),
         *usual,
         *known_leaks,
         *(message for message in risk.messages if message.severity != "info"),
@@ -33,7 +33,7 @@ def checks_of_given(risk: GivenRisk, epsilon: float, rng: int) -> list[Message]:
     ]
 
 
-def _left_check(risk: GivenRisk, rng: int) -> Message:
+def _left_check(risk: GivenRisk) -> Message:
     """The i.i.d. tests on the residuals: in the order of time, or by size where databases have no order."""
     left = risk.left.fit.left
     here = np.isfinite(left)
@@ -42,7 +42,7 @@ def _left_check(risk: GivenRisk, rng: int) -> Message:
     if not ordered:
         values = values[np.argsort(risk.left.fit.level[here], kind="stable")]
     name = "the residuals of the results" if ordered else "the residuals of the results, sorted by the fitted value"
-    return iid_check(len(values), {name: values}, rng)
+    return iid_check(len(values), {name: values})
 
 
 def _model_checks(risk: GivenRisk) -> list[Message]:

@@ -29,6 +29,7 @@ from empriv.words.message import Message, gravest_first
 from empriv.words.outcomes import outcome_name
 from empriv.words.sentences import databases, number, people
 
+_APART = 3.0  # times, between groups of influences
 _MOST = 20  # riskiest individuals measured again
 
 
@@ -37,12 +38,12 @@ def riskiest(risk: Risk, epsilon: float, most: int = _MOST) -> IntArray:
     return np.lexsort((-risk.shifts, -risk.delta_i(float(epsilon))))[:most]
 
 
-def modes(sizes: FloatArray, factor: float = 3.0) -> list[int]:
-    """How many individuals each mode of contribution has: groups of influences at least ``factor`` apart."""
+def modes(sizes: FloatArray) -> list[int]:
+    """How many individuals each mode of contribution has: groups of influences at least threefold apart."""
     logs = np.sort(np.log(sizes[(sizes > 0) & np.isfinite(sizes)]))
     if not len(logs):
         return []
-    cuts = np.flatnonzero(np.diff(logs) > np.log(factor))
+    cuts = np.flatnonzero(np.diff(logs) > np.log(_APART))
     return [int(count) for count in np.diff(np.concatenate(([0], cuts + 1, [len(logs)])))]
 
 
@@ -69,15 +70,10 @@ def leaks(pairs: Pairs) -> dict[str, tuple[int, float]]:
     """Atoms that one of two worlds never shows, by code: how many individuals they give away, and in what share of
     results."""
     by_code: dict[str, tuple[int, float]] = {}
-    parts = [(name, pairs.mass[k], pairs.mass_without[:, k]) for k, name in enumerate(pairs.names)]
-    parts += [(own_pairs.names[-1], own_pairs.mass[-1], own_pairs.mass_without[:, -1]) for _, own_pairs in pairs.own]
-    for name, mass, without in parts:
-        # seen in one world only: the atom itself, or all that is not it
-        share = np.maximum(np.where(without == 0, mass, 0.0), np.where(without == 1, 1.0 - mass, 0.0))
-        share = np.maximum(share, np.where(mass == 0, without, np.where(mass == 1, 1.0 - without, 0.0)))
-        share = np.where(without == mass, 0.0, share)
-        count, most = by_code.get(name, (0, 0.0))
-        by_code[name] = count + int(np.count_nonzero(share)), max(most, float(share.max(initial=0.0)))
+    for atom in pairs.outcomes:
+        count, most = by_code.get(atom.code, (0, 0.0))
+        share = atom.certain
+        by_code[atom.code] = count + int(np.count_nonzero(share)), max(most, float(share.max(initial=0.0)))
     return {name: leak for name, leak in by_code.items() if leak[0]}
 
 
@@ -86,13 +82,13 @@ _LEAST = 8  # numbers to tell by
 _NOBODIES = 8
 
 
-def chance_check(risk: Risk, epsilon: float, rng: int) -> list[Message]:
+def chance_check(risk: Risk, epsilon: float) -> list[Message]:
     """A warning if chance differs between the two sides of pairs; nothing otherwise, or if nothing is random."""
     results = risk.results
     if results.draws is None or not _differs(results, riskiest(risk, epsilon)):
         return []
     try:
-        alone = float(np.median(measure_line(_nobodies(results, rng)).delta_i(float(epsilon))))
+        alone = float(np.median(measure_line(_nobodies(results)).delta_i(float(epsilon))))
     except InputError:  # these answers cannot be measured by themselves
         return []
     m, n = results.draws, results.n_databases
@@ -134,11 +130,11 @@ def _centred(values: FloatArray, *, within: bool) -> FloatArray:
     return np.asarray(values - (values.mean(axis=1, keepdims=True) if within else values.mean()))
 
 
-def _nobodies(results: Results, rng: int) -> Results:
+def _nobodies(results: Results) -> Results:
     """People who change nothing: both sides are drawn anew from the draws of each database, each side for itself."""
     assert results.draws is not None
     n, m = results.n_databases, results.draws
-    generator = np.random.default_rng(rng)
+    generator = np.random.default_rng(0)
     q = results.q
     if m > 1:
         # m draws spread less about their own mean than about the law's.
@@ -171,7 +167,7 @@ SUSPICIOUS, CERTAIN = 0.05, 0.01  # p of a warning, and of an error, shared amon
 
 
 @checks_of.register(Risk)
-def checks_of_number(risk: Risk, epsilon: float, rng: int) -> list[Message]:
+def checks_of_number(risk: Risk, epsilon: float) -> list[Message]:
     ground = bound_inputs(risk)
     n = ground.n_databases
     rows = riskiest(risk, epsilon, RISKIEST)
@@ -182,7 +178,7 @@ def checks_of_number(risk: Risk, epsilon: float, rng: int) -> list[Message]:
         "the influence of the riskiest individuals": same_within(influence, 2 * RISKIEST * ground.tolerance),
     }
     return [
-        order_check(risk.results, series, rng),
+        order_check(risk.results, series),
         number_check(n),
         *leak_checks(risk),
         others_check(risk.results, rows),
@@ -190,16 +186,16 @@ def checks_of_number(risk: Risk, epsilon: float, rng: int) -> list[Message]:
         modes_check(risk),
         tails_check(ground),
         dependent_check(risk, ground, epsilon),
-        *chance_check(risk, epsilon, rng),
+        *chance_check(risk, epsilon),
     ]
 
 
 @checks_of.register(WorstRisk)
-def checks_of_worst(risk: WorstRisk, epsilon: float, rng: int) -> list[Message]:
+def checks_of_worst(risk: WorstRisk, epsilon: float) -> list[Message]:
     """The gravest of each kind over all parts."""
     gravest: dict[tuple[str, str], Message] = {}
     for part in risk.parts:
-        for check in checks_of(part, epsilon, rng):
+        for check in checks_of(part, epsilon):
             key = (check.code, check.numbers.get("what", ""))
             known = gravest.get(key)
             if known is None or gravest_first(check) < gravest_first(known):
@@ -267,8 +263,8 @@ def dependent_check(risk: Risk, ground: BoundInputs, epsilon: float) -> Message:
 
 
 @checks_of.register(RepeatedRisk)
-def checks_of_repeated(risk: RepeatedRisk, epsilon: float, rng: int) -> list[Message]:
-    return checks_of(risk.single, epsilon, rng)
+def checks_of_repeated(risk: RepeatedRisk, epsilon: float) -> list[Message]:
+    return checks_of(risk.single, epsilon)
 
 
 def others_check(results: Results, rows: IntArray) -> Message:

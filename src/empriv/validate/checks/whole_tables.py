@@ -47,7 +47,7 @@ _EDGE = 0.27  # gain of an edge from which on the bound cannot tell: it held bel
 
 
 @checks_of.register(TableRisk)
-def checks_of_table(risk: TableRisk, epsilon: float, rng: int) -> list[Message]:
+def checks_of_table(risk: TableRisk, epsilon: float) -> list[Message]:
     n = risk.results.n_databases
     rows = np.argsort(-risk.delta_i(float(epsilon)), kind="stable")[:RISKIEST]
     places = np.sort(moved_places(risk)[:_TESTED])
@@ -55,8 +55,8 @@ def checks_of_table(risk: TableRisk, epsilon: float, rng: int) -> list[Message]:
     alone = {name: risk.components[name] for name in names}
     return [
         _carried(risk),
-        *residuals_check(risk, rng),
-        order_check(risk.results, _series(risk, rows), rng),
+        *residuals_check(risk),
+        order_check(risk.results, _series(risk, rows)),
         number_check(n),
         *(leak_check(leak.name, leak.n_individuals, leak.largest_share) for leak in risk.leaks),
         *(check for name in risk.touching for check in leak_checks(risk.components[name], name)),
@@ -106,16 +106,16 @@ class Objections:
     overlooked: IntArray
 
 
-def objections_of(risk: TableRisk, rng: int = 0) -> Objections:
+def objections_of(risk: TableRisk) -> Objections:
     """Look at the cells that people move; kept with the risk."""
     if "objections" not in risk.workspace:
-        risk.workspace["objections"] = _objections(risk, rng)
+        risk.workspace["objections"] = _objections(risk)
     made = risk.workspace["objections"]
     assert isinstance(made, Objections)
     return made
 
 
-def _objections(risk: TableRisk, rng: int) -> Objections:
+def _objections(risk: TableRisk) -> Objections:
     from scipy.special import ndtri  # slow import
 
     n, r = risk.fit.n, len(risk.fit.kept)
@@ -134,7 +134,7 @@ def _objections(risk: TableRisk, rng: int) -> Objections:
             edges -= 1
             gain = edge_gain(cell, rest)
         if rest.tells:
-            seen.append((place, dependence(cell, rest, rng=rng), gain, flatness(cell, rest)))
+            seen.append((place, dependence(cell, rest), gain, flatness(cell, rest)))
     places = np.array([place for place, *_ in seen], np.int64)
     return Objections(
         places,
@@ -189,9 +189,9 @@ def _series(risk: TableRisk, rows: IntArray) -> dict[str, FloatArray]:
     return series | {"the influence of the riskiest individuals": np.round(influence, 9)}
 
 
-def residuals_check(risk: TableRisk, rng: int) -> list[Message]:
+def residuals_check(risk: TableRisk) -> list[Message]:
     """Whether residuals of cells depend on the rest of the table, have a hard edge, or two peaks."""
-    found = objections_of(risk, rng)
+    found = objections_of(risk)
     count, overlooked = len(found.places), len(found.overlooked)
     if not count and not overlooked:
         return []
