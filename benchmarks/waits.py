@@ -224,13 +224,13 @@ def compare(quick: bool) -> Iterator[Case]:
     query = "SELECT avg(amount) FROM data"
     ways = {
         "raw": query,
-        "clipped at 60": protocols.winsorised(query, "amount", lower=0, upper=60),
+        "clipped at 60": "SELECT avg(least(amount, 60)) FROM data",
         "rounded": protocols.rounded(query, to=5),
         "median": "SELECT median(amount) FROM data",
-        "few": protocols.k_threshold(query, k=5),
+        "few": "SELECT CASE WHEN count(*) >= 5 THEN avg(amount) END FROM data",
         "gaussian": protocols.gaussian(query, sensitivity=5, epsilon=1, delta=0.01),
         "laplace": protocols.laplace(query, sensitivity=5, epsilon=1),
-        "rounded at random": protocols.rounded(query, to=5, at_random=True),
+        "noise of one's own": protocols.passed(query, lambda answer, rng: answer + rng.normal()),
     }
 
     def work() -> object:

@@ -18,7 +18,7 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
 
 import empriv
-from empriv.report.charts.versus import versus_chart
+from empriv.report.charts.chart import BLUE, GREEN, VERMILION, Chart, Scale, layer, records, spec_of
 
 EPSILONS = np.round(np.linspace(0.05, 2.0, 40), 2)
 
@@ -54,14 +54,32 @@ def main(out: str, *, quick: bool) -> None:
         print(f"{name:20} {one.delta(0.1):13.3f} {one.delta(0.5):14.3f} {one.delta(1.0):12.3f}")
     found = audit.bounds(1.0)
     print(f"both, epsilon 1: at least {found.lower:.2f}, at most {found.upper:.2f} with 95% confidence each")
-    versus_chart(
-        EPSILONS,
-        {name: np.asarray(one.delta(EPSILONS)) for name, one in released.items()},
-        start=int(np.searchsorted(EPSILONS, 1.0)),
+    curves({name: np.asarray(one.delta(EPSILONS)) for name, one in released.items()}).save(out)
+
+
+def curves(deltas: dict[str, np.ndarray[Any, Any]]) -> Chart:
+    """delta against epsilon, a line for each of what is published."""
+    names = list(deltas)
+    top = float(max(delta.max() for delta in deltas.values()))
+    rows = [
+        row
+        for name, delta in deltas.items()
+        for row in records(epsilon=EPSILONS, delta=delta, which=[name] * len(EPSILONS))
+    ]
+    kind = {"field": "which", "type": "nominal"}
+    encoding = {
+        "x": Scale(0.0, float(EPSILONS[-1])).encoding("epsilon", "epsilon"),
+        "y": Scale(0.0, top).encoding("delta", "delta (most exposed patient)"),
+        "color": {**kind, "scale": {"domain": names, "range": [BLUE, VERMILION, GREEN]}},
+        "strokeDash": {**kind, "scale": {"domain": names, "range": [[1, 0], [7, 3], [2, 2]]}},
+    }
+    return Chart(
         name="delta",
         title="delta against epsilon, by what is published",
         caption="Each number alone, and both together.",
-    ).save(out)
+        spec=spec_of(layer=[layer("lines", {"type": "line", "strokeWidth": 2.2}, rows, encoding)]),
+        data={"epsilon": EPSILONS.tolist(), **{name: delta.tolist() for name, delta in deltas.items()}},
+    )
 
 
 if __name__ == "__main__":

@@ -69,7 +69,7 @@ def main(out: str, *, quick: bool) -> None:
     table = comparison.table(EPSILON)
     for row in zip(*(table[k] for k in ("protocol", "delta", "upper_bound", "mean_absolute")), strict=True):
         print("{:18} {:12.3f} {:15.3f} {:12.2f} km".format(*row))
-    comparison.chart("utility", EPSILON).save(out)
+    comparison.chart(EPSILON).save(out)
 
 
 if __name__ == "__main__":

@@ -122,9 +122,7 @@ def test_the_command_line_takes_it(sales: Path, options: list[str], said: str) -
     assert said in " ".join(done.output.split())
 
 
-def test_chunks_and_comparisons_take_it_on_the_command_line(
-    sales: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_chunks_take_it_on_the_command_line(sales: Path) -> None:
     asked = [str(sales), "--database", "day", "--individual", "client", "--query", "sum(amount)", "--epsilon", "0.1"]
     known = ["--known", "calendar, count(*)"]
     figures = {}
@@ -133,14 +131,6 @@ def test_chunks_and_comparisons_take_it_on_the_command_line(
         assert done.exit_code == 0, done.output
         figures[way] = json.loads(done.output)["bounds"][0]["estimate"]
     assert figures["--in-chunks"] == pytest.approx(figures["--in-memory"])
-    monkeypatch.chdir(tmp_path)
-    protocols = '[protocols.raw]\nkind = "plain"\n[protocols.rounded]\nkind = "rounded"\nto = 5\n'
-    head = f'files = "{sales}"\ndatabase = "day"\nindividual = "client"\nquery = "sum(amount)"\nepsilon = 0.1\n'
-    Path("compare.toml").write_text(f'{head}known = ["calendar", "count(*)"]\n{protocols}')
-    done = CliRunner().invoke(main, ["compare", "--config", "compare.toml", "--trust-config", "--json", "-"])
-    assert done.exit_code == 0, done.output
-    compared = json.loads(done.output)["protocols"][0]
-    assert compared["figures"][0]["estimate"] == pytest.approx(figures["--in-memory"])
 
 
 def test_no_more_previous_answers_than_there_are(data: empriv.Databases) -> None:

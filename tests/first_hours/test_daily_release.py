@@ -123,7 +123,7 @@ def test_a_day_beyond_the_cover_is_refused_and_a_capped_query_never_is(audited: 
     assert (code, out) == (3, "")
     assert "cap what each person adds" in said
     # the same day, each person capped: nobody does more than is declared, whoever comes
-    from empriv.protocols.protocol import capped_people_text
+    from empriv.protocols.changed_queries import capped_people_text
 
     text = capped_people_text("sum(amount)", ["who"], 60.0)
     data = empriv.databases(str(audited / "sales.parquet"), database="day", individual="who")

@@ -10,7 +10,7 @@ import empriv
 from empriv import protocols
 from empriv.comparing.advising import PeopleAdd
 from empriv.errors import InputError, QueryError
-from empriv.protocols.protocol import capped_people_text, sum_and_rows
+from empriv.protocols.changed_queries import capped_people_text, sum_and_rows
 
 
 @pytest.fixture(scope="module")

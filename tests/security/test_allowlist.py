@@ -99,9 +99,8 @@ ENTRANCES: dict[str, Callable[[empriv.Databases, str], Any]] = {
     "explain without rows": lambda _, query: explain(None, query),
     "known": lambda data, query: empriv.audit(data, "avg(x)", known=query),
     "buckets": lambda data, query: empriv.audit(data, "avg(x)", known=empriv.Buckets([query], 2)),
-    "protocol": lambda data, query: empriv.protocols.top_coded(query, "x", at=30).collect(data),
-    "random protocol": lambda data, query: empriv.protocols.rounded(query, to=1, at_random=True).collect(data),
-    "guarded": lambda data, query: empriv.protocols.k_threshold(query, k=3).collect(data),
+    "protocol": lambda data, query: empriv.protocols.rounded(query, to=1).collect(data),
+    "capped people": lambda data, query: empriv.protocols.cap_people(query, at=3).collect(data),
     "query": lambda data, query: empriv.collect(data, empriv.Query(query)),
     "tree of one's own": lambda data, query: empriv.collect(data, _made(query)),
 }  # fmt: skip

@@ -136,17 +136,6 @@ def test_an_expression_that_cuts_databases_reads_no_tables(run: Run) -> None:
     run("audit", "--config", "audit.toml")
 
 
-def test_a_comparison_asks_for_trust_too(run: Run) -> None:
-    tables = '[protocols.raw]\nkind = "plain"\n[protocols.rounded]\nkind = "rounded"\nto = 5\n'
-    for files in ("../secret.csv", "SELECT * FROM 'sales.csv'"):
-        config(f'files = "{files}"\n{CUT}{BODY}{tables}')
-        assert f'files = "{files}": ' in run("compare", "--config", "audit.toml", code=1).stderr
-        run("compare", "--config", "audit.toml", "--trust-config")
-    noised = '[protocols.noised]\nkind = "noised"\nnoise = "../noise.empriv"\n'
-    config(f'files = "sales.csv"\n{CUT}{BODY}{tables}{noised}')
-    assert 'protocols.noised.noise = "../noise.empriv": ' in run("compare", "--config", "audit.toml", code=1).stderr
-
-
 def test_an_entry_cannot_forge_the_message(run: Run) -> None:
     config(f'files = "SELECT 1\\n\\u001b[2JError: all is well{"x" * 1000}"\n{CUT}{BODY}')
     shown = run("audit", "--config", "audit.toml", code=1).stderr

@@ -60,10 +60,6 @@ def test_protocols_comparisons_and_what_is_known_refuse_it(data: Any) -> None:
     with refused:
         protocols.rounded(function, to=1.0).collect(data, jobs=1)
     with refused:
-        protocols.suppressed(function, fewer_than=2).collect(data, jobs=1)
-    with refused:
-        protocols.k_threshold(function, k=2).collect(data, jobs=1)
-    with refused:
         empriv.compare({"a": "sum(x)", "b": function}, data, jobs=1)
     with refused:
         empriv.collect(data, ["sum(x)", function], jobs=1)

@@ -133,7 +133,7 @@ def _stem(name: str, way: str) -> str:
 
 def capped_query(query: str, individual: Sequence[str], at: float) -> str:
     """The query with what each person adds capped; called beside the server."""
-    from empriv.protocols.protocol import capped_people_text
+    from empriv.protocols.changed_queries import capped_people_text
 
     return capped_people_text(query, individual, at)
 

@@ -1,9 +1,8 @@
-"""The commands `compare` and `advise`: ways to publish side by side, those of a file or those that are tried."""
+"""The commands `compare` and `advise`: audits side by side, and ways to publish that are tried."""
 
 from __future__ import annotations
 
 import tomllib
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,11 +15,9 @@ from empriv.cli.inputs import (
     audit_of,
     check_targets,
     check_trust,
-    density_from_name,
     paths_read,
     saved_audit,
     source_of,
-    unsaid,
 )
 from empriv.cli.options import (
     density_option,
@@ -55,57 +52,52 @@ if TYPE_CHECKING:
     from empriv.comparing.ways import Action, Advice
 
 
-# Keys by which `empriv audit` writes or judges: a comparison must not write over an audit's files.
-_OF_AUDITS = ("json", "save", "report", "public", "show_ids", "top")
 rng_option = click.option(
-    "--rng", type=click.IntRange(min=0), metavar="N", help="Seed of all random numbers. [default: 0]"
+    "--rng", type=click.IntRange(min=0), default=0, metavar="N", help="Seed of all random numbers. [default: 0]"
 )
 
 
 @click.command()
-@click.argument("paths", nargs=-1, metavar="[SAVED...]")
-@config_options("Compare the protocols of this audit.toml, instead of saved audits.", without=_OF_AUDITS)
-@click.option("--truth", metavar="NAME", help="The protocol whose answers are right: errors are measured from it.")
+@click.argument("paths", nargs=-1, required=True, metavar="SAVED...")
+@click.option("--truth", metavar="NAME", help="The audit whose answers are right: errors are measured from it.")
 @epsilon_option
-@click.option(
-    "--draws", type=click.IntRange(min=1), metavar="N", help="Draws of randomised protocols for each database."
-)
-@rng_option
 @goal_option
 @presence_option
 @json_option
 @click.option("--report", metavar="PATH", help="Write the comparison as one page of HTML.")
 @quiet_option
-def compare(paths: tuple[str, ...], config: str | None, trust_config: bool, **given: Any) -> None:
-    """Put protocols side by side: delta, its upper bound, total risk and errors.
+def compare(paths: tuple[str, ...], truth: str | None, **given: Any) -> None:
+    """Put saved audits side by side: delta, its upper bound, total risk and errors.
 
-    SAVED are audits that were saved with --save; they are named after their files. Or --config names an audit.toml
-    with tables such as [protocols.rounded], each with a kind and its options.
+    SAVED are audits that were saved with --save; they are named after their files.
 
     \b
-    Examples:
+    Example:
       empriv compare raw.empriv rounded.empriv --truth raw --epsilon 0.1 --report compare.html
-      empriv compare --config audit.toml --json compare.json
     """
-    if (config is None) == (not paths):
-        raise click.UsageError("Either SAVED files or --config must be given.")
-    in_file = click.get_current_context().default_map or {}
-    settings = settings_of(in_file, given)
-    if config is not None and not trust_config:
-        check_trust(config, in_file)
-    check_targets((settings.json, settings.report), [*paths, config, *paths_read(settings)])
+    if len(paths) < 2:
+        raise click.UsageError("SAVED must name at least two files.")
+    names = [Path(path).stem for path in paths]
+    if len(set(names)) < len(names):
+        raise InputError("Files must have different names: the audits are named after them.")
+    settings = settings_of({}, given)
+    check_targets((settings.json, settings.report), paths)
     page = () if settings.report is None else (PAGE,)
-    bar = bar_of(("Collecting and measuring", "Comparing", *page), quiet=settings.silent)
+    bar = bar_of(("Reading", "Comparing", *page), quiet=settings.silent)
 
-    def work(engine: Any) -> Any:
-        bar.begin("Collecting and measuring")
-        compared = _saved(paths, settings, given["epsilon"]) if config is None else _asked(settings, engine)
+    def work() -> Any:
+        from empriv.comparing import compare as compare_all
+
+        bar.begin("Reading")
+        audits = {name: saved_audit(path, settings) for name, path in zip(names, paths, strict=True)}
         bar.begin("Comparing")
+        audited_at = sorted({epsilon for audit in audits.values() for epsilon in audit.epsilons})
+        target = {**goal_of(settings.target), "presence": settings.presence} if settings.target else None
+        compared = compare_all(audits, truth=truth, epsilon=given["epsilon"] or audited_at, target=target)
         figures = None if settings.json is None else compared.to_json()
         return compared, figures, "" if settings.silent else str(compared)
 
-    with nullcontext() if config is None else engine_of(limits_of(settings)) as engine:
-        compared, figures, text = interruptible(lambda: work(engine))
+    compared, figures, text = interruptible(work)
     bar.pause()
     if not settings.silent:
         with printing():
@@ -122,72 +114,6 @@ def compare(paths: tuple[str, ...], config: str | None, trust_config: bool, **gi
     if recommendation is not None and "pass" not in recommendation.verdicts.values():
         click.get_current_context().exit(POLICY_FAILED)
 
-
-def _target(settings: Settings) -> dict[str, Any] | None:
-    """The target of a recommendation, as `empriv.compare` takes it."""
-    return {**goal_of(settings.target), "presence": settings.presence} if settings.target else None
-
-
-def _saved(paths: tuple[str, ...], settings: Settings, epsilons: tuple[float, ...] | None) -> Any:
-    if len(paths) < 2:
-        raise click.UsageError("SAVED must name at least two files.")
-    names = [Path(path).stem for path in paths]
-    if len(set(names)) < len(names):
-        raise InputError("Files must have different names: the audits are named after them.")
-    from empriv.comparing import compare as compare_all
-
-    audits = {name: saved_audit(path, settings) for name, path in zip(names, paths, strict=True)}
-    audited_at = sorted({epsilon for audit in audits.values() for epsilon in audit.epsilons})
-    return compare_all(
-        audits, truth=settings.truth, epsilon=epsilons or audited_at, rng=settings.rng, target=_target(settings)
-    )
-
-
-def _asked(settings: Settings, engine: Any) -> Any:
-    """The protocols of a file, on its rows."""
-    for name in ("files", "individual", "protocols"):
-        if not getattr(settings, name):
-            raise click.UsageError(f"--config must name a file with {name!r}.")
-    if settings.ledger:
-        raise InputError("`ledger` must not be given for a comparison, which is of each protocol alone.")
-    settings.check_known()
-    from empriv.comparing import compare as compare_all
-
-    return compare_all(
-        protocols_of(settings), source_of(settings), truth=settings.truth, epsilon=settings.epsilon,
-        density=density_from_name(settings.density), component=settings.component, known=settings.known or "nothing",
-        draws=settings.draws, target=_target(settings), rng=settings.rng, engine=engine,
-        notice=unsaid if settings.silent else None,
-    )  # fmt: skip
-
-
-def protocols_of(settings: Settings) -> dict[str, Any]:
-    """The protocols that a file describes, each on the file's query unless it has a query of its own or a base."""
-    from empriv import protocols
-    from empriv.auditing.make_audit import load
-
-    by_name: dict[str, Any] = {}
-
-    def build(name: str, above: tuple[str, ...]) -> Any:
-        if name in by_name:
-            return by_name[name]
-        if name in above:
-            raise InputError(f"`protocols.{name}.base` must not lead back to itself.")
-        table = dict(settings.protocols[name])
-        kind, base, query = table.pop("kind"), table.pop("base", None), table.pop("query", None)
-        start = build(base, (*above, name)) if base is not None else query or (settings.asked if settings.query else "")
-        if not start:
-            raise InputError(f"`protocols.{name}` must have a query, or the file must have one for all.")
-        if kind == "noised":
-            table["noise"] = load(table["noise"])
-        by_name[name] = getattr(protocols, kind)(start, **table)
-        return by_name[name]
-
-    return {name: build(name, ()) for name in settings.protocols}
-
-
-AS_IT_IS = "as_it_is"
-"""The protocol that the others are compared with, in the file of --write-config."""
 
 # Keys by which `empriv audit` reports and writes: advice must not write over an audit's files.
 _NOT_ADVISED = ("json", "save", "report", "quiet")
@@ -214,7 +140,7 @@ _NOT_ADVISED = ("json", "save", "report", "quiet")
 )
 def advise(
     config: str | None, trust_config: bool, granularity: float | None, write_config: str | None, row: int | None,
-    **given: Any,
+    rng: int, **given: Any,
 ) -> None:  # fmt: skip
     """Try what can be done about an answer, on the same databases: ways that meet the target first, by their error.
 
@@ -259,7 +185,7 @@ def advise(
         bar.begin(stages[1])
         return audited, empriv.advise(
             audited, None if from_file else source_of(settings), **goal, presence=settings.presence,
-            granularity=granularity, rng=settings.rng, engine=engine, config=write_config or "advice.toml",
+            granularity=granularity, rng=rng, engine=engine, config=write_config or "advice.toml",
             saved=settings.files[0] if from_file else settings.save or "audit.empriv",
         )  # fmt: skip
 
@@ -302,11 +228,8 @@ def config_of(settings: Settings, action: Action, epsilon: float) -> str:
     plain = replace(settings, epsilon=(epsilon,), json=None, save=None, report=None)
     if "query" in own:  # noise will meet the target, not this query by itself
         plain = replace(plain, target=())
-    if "protocols" not in own:
-        changed: dict[str, Any] = {name: (text,) if name == "query" else text for name, text in own.items()}
-        return to_toml(replace(plain, **changed))
-    protocols = {AS_IT_IS: {"kind": "plain"}, **own["protocols"]}
-    return to_toml(replace(plain, known=plain.known or ("auto",), truth=AS_IT_IS, protocols=protocols))
+    changed: dict[str, Any] = {name: (text,) if name == "query" else text for name, text in own.items()}
+    return to_toml(replace(plain, **changed))
 
 
 def _print(advice: Advice, *, saved: bool, rows: bool, written: str | None) -> None:

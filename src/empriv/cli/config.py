@@ -22,25 +22,6 @@ from empriv.base.targets import Target, parse_target, parse_targets
 from empriv.cli.options import Checked, F, options
 from empriv.errors import InputError
 
-# Kinds of [protocols.NAME]: what each needs, and what it takes besides `query` and `base`.
-PROTOCOL_KEYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "plain": ((), ()),
-    "rounded": (("to",), ("at_random",)),
-    "winsorised": (("column", "lower", "upper"), ()),
-    "top_coded": (("column", "at"), ()),
-    "cap_people": (("at",), ()),
-    "suppressed": (("fewer_than",), ()),
-    "k_threshold": (("k",), ()),
-    "dominance": (("share",), ("top", "column")),
-    "hidden": (("cells",), ()),
-    "complementary": ((), ("keep",)),
-    "cell_noise": (("scale",), ("law",)),
-    "laplace": (("sensitivity", "epsilon"), ()),
-    "gaussian": (("sensitivity", "epsilon", "delta"), ()),
-    "noised": (("noise",), ()),
-}
-
-
 NOTHING = "nothing"  # of --known: count nothing as known
 KEYS_ONLY = (click.Option(["--component"]), click.Option(["--scope"]))
 """Keys of audit.toml that no command has as an option."""
@@ -85,10 +66,6 @@ class Settings:
     quiet: bool = False
     verbose: bool = False
     tables: Mapping[str, str] = field(default_factory=dict)
-    truth: str | None = None
-    draws: int | None = None
-    rng: int = 0
-    protocols: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def asked(self) -> str | list[str]:
@@ -148,11 +125,10 @@ def read_config(path: str | PathLike[str]) -> dict[str, Any]:
         raise InputError(f"`config` must be TOML, got {name!r}: {error}.") from None
     if _beyond_64_bits(content):
         raise InputError(f"`config` must be TOML, got {name!r}: an integer has more than 64 bits.")
-    # The commands import this module, and their options check the file: so they are imported here, once both exist.
+    # The command imports this module, and its options check the file: so it is imported here, once both exist.
     from empriv.cli.audit import audit
-    from empriv.cli.compare import compare
 
-    parameters = {parameter.name: parameter for parameter in (*KEYS_ONLY, *compare.params, *audit.params)}
+    parameters = {parameter.name: parameter for parameter in (*KEYS_ONLY, *audit.params)}
     keys = [setting.name for setting in fields(Settings)]
     checked: dict[str, Any] = {}
     for key, value in content.items():
@@ -165,7 +141,7 @@ def read_config(path: str | PathLike[str]) -> dict[str, Any]:
             elif key == "tables":
                 checked[key] = (*checked.get(key, ()), *_value(parameters[key], value))
             else:
-                checked[key] = _protocols(value) if key == "protocols" else _value(parameters[key], value)
+                checked[key] = _value(parameters[key], value)
         except InputError as error:
             raise InputError(f"{name}: {error}") from None
         except click.BadParameter as error:  # from the option's own type
@@ -211,24 +187,18 @@ def to_toml(settings: Settings) -> str:
     """The text of a file that gives these settings; user and password of a server are for the environment to know."""
     from empriv.collecting.sources import shown_address
 
-    command, noun = ("compare", "comparison") if settings.protocols else ("audit", "audit")
-    lines = [f"# empriv {command} --config with this file repeats the {noun}."]
+    lines = ["# empriv audit --config with this file repeats the audit."]
     shown = tuple(map(shown_address, settings.files))
     if shown != settings.files:
         lines.append("# Credentials are not saved: set PGUSER and PGPASSWORD, or use .pgpass or a service.")
     settings = replace(settings, files=shown)
-    left_out = ("tables", "protocols") if settings.protocols else ("tables", *_COMPARING)
     for setting in fields(settings):
         value = getattr(settings, setting.name)
-        if setting.name not in left_out and value is not None and value != ():
+        if setting.name != "tables" and value is not None and value != ():
             lines.append(f"{setting.name} = {toml_text(settings.asked if setting.name == 'query' else value)}")
     tables = {name: shown_address(table) for name, table in settings.tables.items()}
-    sections = {"tables": tables} if tables else {}
-    sections |= {f"protocols.{toml_text(name)}": dict(table) for name, table in settings.protocols.items()}
-    for section, values in sections.items():
-        quoted = section == "tables"  # names that somebody chose, unlike the keys of a protocol
-        lines += ["", f"[{section}]"]
-        lines += [f"{toml_text(key) if quoted else key} = {toml_text(value)}" for key, value in values.items()]
+    if tables:
+        lines += ["", "[tables]", *(f"{toml_text(name)} = {toml_text(table)}" for name, table in tables.items())]
     text = "\n".join(lines) + "\n"
     try:
         text.encode()
@@ -271,37 +241,6 @@ def _value(parameter: click.Parameter, value: Any) -> Any:
     return parameter.type_cast_value(click.Context(click.Command("audit")), value)
 
 
-def _protocols(value: Any) -> dict[str, dict[str, Any]]:
-    """Check tables of protocols: the kind must exist, and must take every key given."""
-    if not isinstance(value, dict) or not value:
-        raise InputError("`protocols` must be tables such as [protocols.rounded].")
-    for name, table in value.items():
-        where = f"`protocols.{name}"
-        if not isinstance(table, dict):
-            raise InputError(f"{where}` must be a table, got {type(table).__name__}.")
-        kind = table.get("kind")
-        if kind not in PROTOCOL_KEYS:
-            hint = _nearest(str(kind), PROTOCOL_KEYS, "known kinds")
-            raise InputError(f"{where}.kind` must be a known kind, got {kind!r}. Hint: {hint}")
-        needed, more = PROTOCOL_KEYS[kind]
-        allowed = ("kind", "query", "base", *needed, *more)
-        for key in table:
-            if key not in allowed:
-                hint = _nearest(key, allowed, "its keys")
-                raise InputError(f"{where}` must hold keys of the kind {kind!r}, got {key!r}. Hint: {hint}")
-        for key in needed:
-            if key not in table:
-                raise InputError(f"{where}.{key}` must be given for the kind {kind!r}.")
-        if "query" in table and "base" in table:
-            raise InputError(f"{where}` must have a query of its own or a base, got both.")
-        for key in ("query", "base"):
-            if key in table and (not isinstance(table[key], str) or not table[key]):
-                raise InputError(f"{where}.{key}` must be a text.")
-        if table.get("base", name) not in value:
-            raise InputError(f"{where}.base` must name another protocol, got {table['base']!r}.")
-    return {name: dict(table) for name, table in value.items()}
-
-
 def _nearest(word: str, known: Collection[str], all_of_them: str) -> str:
     near = difflib.get_close_matches(word, known, n=1)
     return f"did you mean {near[0]!r}?" if near else f"{all_of_them} are {', '.join(known)}."
@@ -312,4 +251,3 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "integer range": ((int,), "an integer"),
 }
 """What a TOML value of one of click's own types must be, by the type's name; a text for all others."""
-_COMPARING = ("truth", "draws", "rng", "protocols")  # keys of `empriv compare` alone

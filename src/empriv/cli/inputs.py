@@ -217,7 +217,6 @@ def _reasons(folder: Path, settings: Mapping[str, Any]) -> Iterator[tuple[str, s
     if database is not None and reads_tables(database):
         yield "database", database, "SQL that reads more than the row"
     paths = [(key, settings.get(key)) for key in _WRITTEN]
-    paths += [(f"protocols.{name}.noise", table.get("noise")) for name, table in settings.get("protocols", {}).items()]
     for key, path in paths:
         if path not in (None, "-") and not _inside(folder, str(path)):
             yield key, str(path), "outside the file's folder"

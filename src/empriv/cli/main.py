@@ -27,7 +27,7 @@ COMMANDS = {
     "app": "Open a desk in the browser, for those who write no code.",
     "audit": "Audit a query on your data.",
     "check": "Run an audit.toml as a gate.",
-    "compare": "Compare protocols, or saved audits.",
+    "compare": "Put saved audits side by side.",
     "demo": "Audit real data that the package carries.",
     "export": "Write a section of an impact assessment, or an entry of a registry.",
     "explain": "Print the SQL that is run instead of a query.",

@@ -31,7 +31,7 @@ from empriv.measuring.given.calendar import order_of
 from empriv.measuring.given.given_risk import measure_given
 from empriv.noise.design import noise_for_one, offered_granularity
 from empriv.noise.noise import Noise
-from empriv.protocols.protocol import (
+from empriv.protocols.changed_queries import (
     adds_people_up,
     capped_people_text,
     least_rows_text,

@@ -1,17 +1,15 @@
 """`compare` and `Comparison`: ways to publish side by side, by their privacy, their errors and a target.
 
-Figures come from the audits, pages and charts from `report`.
+Figures come from the audits, the page and the chart from `report`.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import version
-from math import isnan
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
@@ -22,7 +20,6 @@ from empriv.auditing.audit import Audit
 from empriv.auditing.make_audit import DEFAULT_EPSILONS, audit, with_known
 from empriv.base.arguments import rising_epsilons
 from empriv.base.progress import progress
-from empriv.base.storage import write_atomically
 from empriv.base.text import visible
 from empriv.collecting.origins import describe
 from empriv.collecting.queries import Query
@@ -38,69 +35,65 @@ from empriv.protocols import Protocol, plain
 from empriv.results import FloatArray, IntArray, Outcome, Results
 from empriv.scale.totalled_risk import refuse_totals
 from empriv.validate.bounds import Bounds, bounds
-from empriv.words import side_by_side as words
 from empriv.words import what_to_do as ways_words
-from empriv.words.sentences import number
+from empriv.words.sentences import number, percent
 
 if TYPE_CHECKING:
     import empriv
     from empriv.collecting import Databases, Engine
     from empriv.collecting.functions.frames import FrameKind
 
+HEADERS = (
+    "protocol", "delta", "upper bound", "total risk", "mean error", "90% of errors", "bias", "relative", "no answer",
+)  # fmt: skip
+"""Of `rows_of`; without a truth only the first four."""
+
 
 def notes_of(comparison: Comparison) -> tuple[str, ...]:
     """What a reader must know about the comparison as a whole."""
     audits = list(comparison.audits.values())
-    notes = [] if comparison.recommendation is None else [comparison.recommendation.sentence]
+    notes = []
     if not comparison.paired:
-        notes.append(words.unpaired())
+        notes.append("They were measured on different databases, so a difference may be between the databases.")
     if comparison.truth is None:
-        notes.append(words.no_truth())
+        notes.append("No truth was named, so errors are not known.")
+    else:
+        notes.append(f"Errors are against the answers of {visible(comparison.truth)}.")
     if len({repr(audit.density) for audit in audits}) > 1:
-        notes.append(words.densities_differ())
+        notes.append("They were measured with different densities: part of a difference may come from that.")
     if len({audit.results.n_individuals for audit in audits}) > 1:
-        notes.append(words.individuals_differ())
+        notes.append("They are of different individuals: with more of them total risk is larger, all else equal.")
     return tuple(notes)
 
 
 def rows_of(comparison: Comparison, epsilon: float) -> list[tuple[str, ...]]:
-    """The table at one epsilon, with the columns of `HEADERS`; only the first four without a truth."""
+    """The table at one epsilon in words, with the columns of `HEADERS`."""
     upper = comparison.upper(epsilon)
     delta, total = comparison.delta(epsilon), comparison.total_risk(epsilon)
-    errors = {row.protocol: row for row in comparison.overall} if comparison.truth else {}
+    errors = {row.protocol: row for row in comparison.utility} if comparison.truth else {}
     return [
         (
-            visible(name), number(delta[name], 3), words.upper_said(upper[name]), number(total[name], 3),
-            *(errors_said(errors[name]) if errors else ()),
+            visible(name), number(delta[name], 3), "none" if upper[name] >= 1 else number(upper[name], 3),
+            number(total[name], 3), *(errors_said(errors[name]) if errors else ()),
         )
         for name in comparison.names
     ]  # fmt: skip
 
 
-def errors_said(row: Utility) -> tuple[str, str, str, str]:
-    """Mean error, its 90% quantile, bias and share without an answer."""
-    return (
-        words.amount(row.mean_absolute),
-        words.amount(row.ninety),
-        words.amount(row.bias),
-        words.share(row.unanswered),
-    )
+def errors_said(row: Utility) -> tuple[str, ...]:
+    """Errors of a protocol in words."""
+    shares = ("—" if math.isnan(share) else percent(share) for share in (row.relative, row.unanswered))
+    return (*map(_amount, (row.mean_absolute, row.ninety, row.bias)), *shares)
 
 
-def describe_cells(comparison: Comparison) -> list[str]:
-    """For tables with a truth, a sentence on the errors of each protocol: overall, in the worst cell, hidden cells."""
-    if comparison.truth is None or comparison.scalar:
-        return []
-    sentences = []
-    for row in comparison.overall:
-        cells = [cell for cell in comparison.utility if cell.protocol == row.protocol and not isnan(cell.mean_absolute)]
-        worst = max(cells, key=lambda cell: cell.mean_absolute, default=None)
-        where = None if worst is None else (visible(worst.component or ""), worst.mean_absolute, worst.relative)
-        n_cells = len(comparison[row.protocol].results.components or ())
-        sentences.append(
-            words.errors_of_cells(visible(row.protocol), n_cells, row.relative, where, row.unanswered * n_cells)
-        )
-    return sentences
+def _amount(value: float) -> str:
+    """An error, in the unit of the answers."""
+    return "—" if math.isnan(value) else f"{value:,.4g}" if value == 0 or abs(value) >= 1e-4 else f"{value:.2e}"
+
+
+def front_said(comparison: Comparison, epsilon: float) -> str:
+    """The protocols that no other beats."""
+    return f"The best trade-offs between privacy and error: {', '.join(map(visible, comparison.front(epsilon)))}."
 
 
 def text_of(comparison: Comparison) -> str:
@@ -108,40 +101,30 @@ def text_of(comparison: Comparison) -> str:
     lines = [] if comparison.recommendation is None else [comparison.recommendation.sentence, ""]
     for epsilon in comparison.epsilons:
         rows = rows_of(comparison, epsilon)
-        table = [words.HEADERS[: len(rows[0])], *rows]
+        table = [HEADERS[: len(rows[0])], *rows]
         widths = [max(len(row[k]) for row in table) for k in range(len(rows[0]))]
         lines.append(f"At epsilon {epsilon:g}, in a random database")
         for row in table:
             cells = (c.ljust(w) if k == 0 else c.rjust(w) for k, (c, w) in enumerate(zip(row, widths, strict=True)))
             lines.append("  ".join(cells).rstrip())
-        if comparison.truth is not None and comparison.scalar:
-            front = ", ".join(map(visible, comparison.front(epsilon)))
-            lines.append(words.front(front))
+        lines += [] if comparison.truth is None else [front_said(comparison, epsilon)]
         lines.append("")
-    if comparison.truth is not None:
-        lines.append(words.against(visible(comparison.truth)))
-    lines += describe_cells(comparison)
-    lines += [note for note in notes_of(comparison) if note not in lines]
-    return "\n".join(lines)
-
-
-QUANTILES = (0.5, 0.9, 0.99)
+    return "\n".join([*lines, *notes_of(comparison)])
 
 
 @dataclass(frozen=True)
 class Utility:
-    """Errors of a protocol against the truth's answers, over all databases and draws.
+    """Errors of a protocol against the truth's answers, over all databases and draws, and all cells of a table.
 
     Made by `empriv.compare`: one of `Comparison.utility`.
 
     Attributes
     ----------
     protocol : its name
-    component : the cell of a table that this is about; None for a query of one number, and for all cells together
     mean_absolute : mean of |answer - truth|; NaN if nothing was answered
-    median, ninety, ninety_nine : quantiles of |answer - truth|
+    ninety : the size that 90% of the errors do not exceed
     bias : mean of answer - truth
-    relative : mean of |answer - truth| / |truth|, over databases whose truth is not 0
+    relative : mean of |answer - truth| / |truth|, over answers whose truth is not 0
     unanswered : share of answers that are not a number, such as hidden cells, among those whose truth is one
     n_answers : how many answers were compared with a truth, answered or not
 
@@ -156,29 +139,16 @@ class Utility:
     """
 
     protocol: str
-    component: str | None
     mean_absolute: float
-    median: float
     ninety: float
-    ninety_nine: float
     bias: float
     relative: float
     unanswered: float
     n_answers: int
 
 
-def utility_of(
-    name: str, results: Results, truth: Results, places: tuple[IntArray, IntArray], part: str | None = None
-) -> Utility:
-    """Errors of a protocol: of one cell by name, or of all cells of a table together, or of the one number.
-
-    Parameters
-    ----------
-    name : of the protocol
-    results, truth : its results, and those of the truth, one answer for each database
-    places : the positions of the same databases in both
-    part : the cell
-    """
+def utility_of(name: str, results: Results, truth: Results, places: tuple[IntArray, IntArray]) -> Utility:
+    """Errors of a protocol; ``places`` are the positions of the same databases in its results and the truth's."""
     if truth.draws is not None:
         raise InputError("`truth` must give one answer for each database, got a randomised protocol.")
     if results.components != truth.components:
@@ -186,8 +156,6 @@ def utility_of(
             "`protocols` must give the same numbers as the truth to be compared with it: one number each, or vectors "
             "whose components have the same names."
         )
-    if part is not None:
-        results, truth = results.component(part), truth.component(part)
     mine, theirs = places
     cells = 1 if results.components is None else len(results.components)
     answers = results.q[mine].reshape(len(mine), -1, cells)
@@ -200,16 +168,11 @@ def utility_of(
         raise InputError("`truth` must have an answer that is a number on at least one database, got none.")
     answered = has_truth & numbers
     error = answers[answered] - right[answered]
-    size = np.abs(error)
-    scale = np.abs(right[answered])
-    median, ninety, ninety_nine = (_quantile(size, level) for level in QUANTILES)
+    size, scale = np.abs(error), np.abs(right[answered])
     return Utility(
         protocol=name,
-        component=part,
         mean_absolute=_mean(size),
-        median=median,
-        ninety=ninety,
-        ninety_nine=ninety_nine,
+        ninety=float(np.quantile(size, 0.9)) if len(size) else math.nan,
         bias=_mean(error),
         relative=_mean(size[scale > 0] / scale[scale > 0]),
         unanswered=1.0 - len(error) / n_answers,
@@ -218,11 +181,7 @@ def utility_of(
 
 
 def _mean(values: FloatArray) -> float:
-    return float(values.mean()) if len(values) else float("nan")
-
-
-def _quantile(values: FloatArray, level: float) -> float:
-    return float(np.quantile(values, level)) if len(values) else float("nan")
+    return float(values.mean()) if len(values) else math.nan
 
 
 @dataclass(frozen=True)
@@ -271,7 +230,7 @@ def recommend(comparison: Comparison, goal: Goal) -> Recommendation:
     if comparison.truth is None:
         best = meets[0] if len(meets) == 1 else None
         return Recommendation(goal, verdicts, best, None, ways_words.meet(list(map(visible, meets)), aim))
-    rows = {row.protocol: row for row in comparison.overall}
+    rows = {row.protocol: row for row in comparison.utility}
 
     def cost(name: str) -> tuple[float, float]:
         error = rows[name].mean_absolute
@@ -332,12 +291,6 @@ class Comparison:
             raise InputError(f"`name` must be one of the protocols ({', '.join(self.audits)}), got {name!r}.")
         return self.audits[name]
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.audits)
-
-    def __len__(self) -> int:
-        return len(self.audits)
-
     # Figures of each
 
     @overload
@@ -360,10 +313,6 @@ class Comparison:
         """Chance that somebody's privacy fails, if failures are independent, of each protocol."""
         return {name: audit.total_risk(epsilon) for name, audit in self.audits.items()}
 
-    def bounds(self, epsilon: float | Several, level: float = 0.95) -> dict[str, Bounds]:
-        """Lower bound, estimate and upper bound of each protocol by itself."""
-        return {name: audit.bounds(epsilon, level) for name, audit in self.audits.items()}
-
     @cached_property
     def _bounds_asked(self) -> dict[str, Bounds]:
         """Bounds at 95% at the epsilons asked for: computed once for all that is shown."""
@@ -381,32 +330,20 @@ class Comparison:
         if epsilon in self.epsilons:
             place = self.epsilons.index(epsilon)
             return {name: float(bounds.upper[place]) for name, bounds in self._bounds_asked.items()}
-        return {name: float(bounds.upper) for name, bounds in self.bounds(float(epsilon)).items()}
+        return {name: float(audit.bounds(float(epsilon)).upper) for name, audit in self.audits.items()}
 
     @cached_property
     def utility(self) -> tuple[Utility, ...]:
-        """Errors against the truth's answers: one row for each protocol, or for each cell of its table."""
-        return tuple(self._errors(cells=True))
+        """Errors against the truth's answers: one row for each protocol."""
+        return tuple(self._errors())
 
-    @cached_property
-    def overall(self) -> tuple[Utility, ...]:
-        """Errors against the truth's answers, one row for each protocol: all cells of a table together."""
-        return tuple(self._errors(cells=False))
-
-    def _errors(self, *, cells: bool) -> Iterator[Utility]:
+    def _errors(self) -> Iterator[Utility]:
         if self.truth is None:
             raise InputError("`truth` must name the protocol whose answers are right, got None.")
-        right = self.audits[self.truth].results
         results = {name: each.results for name, each in self.audits.items()}
         orders = _shared_order(results)
         for name, own in results.items():
-            for part in (cells and own.components) or (None,):
-                yield utility_of(name, own, right, (orders[name], orders[self.truth]), part)
-
-    @property
-    def scalar(self) -> bool:
-        """Whether every protocol gives one number."""
-        return all(audit.results.components is None for audit in self.audits.values())
+            yield utility_of(name, own, results[self.truth], (orders[name], orders[self.truth]))
 
     @cached_property
     def recommendation(self) -> Recommendation | None:
@@ -428,8 +365,6 @@ class Comparison:
 
         ``epsilon`` is the first asked for by default.
         """
-        if not self.scalar:
-            raise InputError("The front must be of protocols of one number each: several numbers have several errors.")
         at = self.epsilons[0] if epsilon is None else float(epsilon)
         risk = self.delta(at)
         return front_of({row.protocol: (row.mean_absolute, float(risk[row.protocol])) for row in self.utility})
@@ -439,7 +374,7 @@ class Comparison:
     def table(self, epsilon: float | None = None) -> dict[str, list[Any]]:
         """Columns of a table, one row for each protocol, ready for ``pandas.DataFrame``.
 
-        Errors are included if there is a truth: of a table, those of all cells together.
+        Errors are included if there is a truth.
         """
         at = self.epsilons[0] if epsilon is None else float(epsilon)
         columns: dict[str, list[Any]] = {
@@ -450,8 +385,7 @@ class Comparison:
         }
         if self.truth is not None:
             for name in ("mean_absolute", "ninety", "bias", "relative", "unanswered"):
-                columns[name] = [getattr(row, name) for row in self.overall]
-        if self.truth is not None and self.scalar:
+                columns[name] = [getattr(row, name) for row in self.utility]
             front = self.front(at)
             columns["front"] = [name in front for name in self.names]
         return columns
@@ -461,8 +395,7 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         """A dict fit for JSON, without identifiers; its keys are in docs/formats.md."""
-        errors = () if self.truth is None else self.utility
-        overall = {} if self.truth is None else {row.protocol: _row(row) for row in self.overall}
+        errors = {} if self.truth is None else {row.protocol: _row(row) for row in self.utility}
         return {
             "format": "empriv comparison",
             "version": JSON_VERSION,
@@ -477,24 +410,17 @@ class Comparison:
                     "n_individuals": audit.results.n_individuals,
                     "draws": audit.results.draws,
                     "figures": self._bounds_asked[name].to_json(),
-                    "utility": [_row(row) for row in errors if row.protocol == name],
-                    "overall": overall.get(name),
+                    "utility": errors.get(name),
                 }
                 for name, audit in self.audits.items()
             ],
-            "fronts": [{"epsilon": epsilon, "protocols": list(self.front(epsilon))} for epsilon in self.epsilons]
-            if self.truth is not None and self.scalar
-            else [],
+            "fronts": [
+                {"epsilon": epsilon, "protocols": list(self.front(epsilon))}
+                for epsilon in (() if self.truth is None else self.epsilons)
+            ],
             "recommendation": None if self.recommendation is None else self.recommendation.to_json(),
             "notes": list(notes_of(self)),
         }
-
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the figures as JSON, mode 0600."""
-        if Path(path).suffix.lower() != ".json":
-            raise InputError(f"`path` must end in .json, got {Path(path).suffix!r}.")
-        text = json.dumps(self.to_json(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-        write_atomically(path, text.encode("utf-8", "backslashreplace"))
 
     def report(self, path: str | PathLike[str], *, title: str | None = None) -> Path:
         """Write the comparison as one page of HTML."""
@@ -503,11 +429,11 @@ class Comparison:
 
         return empriv.report.write_comparison(self, path, title=title)
 
-    def chart(self, name: str, epsilon: float | None = None) -> empriv.report.Chart:
-        """One chart: "delta", "total_risk" or "utility"; ``.save("delta.png")``."""
+    def chart(self, epsilon: float | None = None) -> empriv.report.Chart:
+        """The error of each against its delta; ``.save("errors.png")``. It needs a truth."""
         import empriv
 
-        return empriv.report.comparison_chart(self, name, epsilon)
+        return empriv.report.comparison_chart(self, epsilon)
 
 
 def _shared_order(results: Mapping[str, Results]) -> dict[str, IntArray]:
@@ -553,7 +479,6 @@ def compare(
     truth: str | None = None,
     epsilon: Iterable[float] | float = DEFAULT_EPSILONS,
     density: Density | None = None,
-    component: str | None = None,
     known: Any = NOTHING,
     target: Mapping[str, Any] | None = None,
     draws: int | None = None,
@@ -576,9 +501,7 @@ def compare(
     truth : name of the protocol whose answers are right, from which the others' errors are measured; it must not be
         randomised. Without it, errors are not known.
     epsilon : the epsilons to report; you can ask for others later
-    density : how densities are estimated, the same for all
-    component : compare this component of vector queries alone, by name; otherwise all are measured together. An
-        `Audit` keeps its own density, component and knowledge.
+    density : how densities are estimated, the same for all; an `Audit` keeps its own, and its knowledge
     known : what readers know about each database, the same for all, as for `audit`; "nothing", the default here, as in
         the paper
     target : what is to be met, such as ``{"epsilon": 0.1, "delta": 0.01}``, with what `Audit.verdict` takes: the
@@ -628,13 +551,13 @@ def compare(
             audits[name] = replace(way, epsilons=epsilons)
             continue
         if isinstance(way, Results):
-            measured = audit(way, epsilon=epsilons, density=density, component=component, known=asked)
+            measured = audit(way, epsilon=epsilons, density=density, known=asked)
             audits[name] = with_known(measured, said.known, None, run)
             continue
         assert data is not None
         if run.draws is None and way.randomised and audits:
             run = replace(run, draws=_enough(next(iter(audits.values())).results.n_databases))
-        measured = audit(way.publish(data, run), epsilon=epsilons, density=density, component=component, known=asked)
+        measured = audit(way.publish(data, run), epsilon=epsilons, density=density, known=asked)
         measured = replace(measured, query=way.describe(), origin=describe(data))
         audits[name] = with_known(measured, said.known, data, run)
     return Comparison({name: audits[name] for name in protocols}, epsilons, truth, goal)

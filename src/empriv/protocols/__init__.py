@@ -2,48 +2,12 @@
 
     from empriv import protocols
 
-    protocols.laplace(protocols.winsorised("avg(amount)", "amount", lower=0, upper=500), sensitivity=5, epsilon=1)
+    protocols.laplace("avg(least(amount, 500))", sensitivity=5, epsilon=1)
 
 Each wraps a query or another protocol. `Protocol.collect` returns `Results` for `measure` and all that follows.
 """
 
-from empriv.protocols.cell_steps import HiddenCells, check_hidden
 from empriv.protocols.protocol import Protocol
-from empriv.protocols.ready import (
-    cap_people,
-    cell_noise,
-    complementary,
-    dominance,
-    gaussian,
-    hidden,
-    k_threshold,
-    laplace,
-    noised,
-    passed,
-    plain,
-    rounded,
-    suppressed,
-    top_coded,
-    winsorised,
-)
+from empriv.protocols.ready import cap_people, cells_to_hide, gaussian, laplace, noised, passed, plain, rounded
 
-__all__ = [
-    "HiddenCells",
-    "Protocol",
-    "cap_people",
-    "cell_noise",
-    "check_hidden",
-    "complementary",
-    "dominance",
-    "gaussian",
-    "hidden",
-    "k_threshold",
-    "laplace",
-    "noised",
-    "passed",
-    "plain",
-    "rounded",
-    "suppressed",
-    "top_coded",
-    "winsorised",
-]
+__all__ = ["Protocol", "cap_people", "cells_to_hide", "gaussian", "laplace", "noised", "passed", "plain", "rounded"]

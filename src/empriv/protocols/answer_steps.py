@@ -8,7 +8,7 @@ an individual does. An answer that is not a number stays as it is: noise does no
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Protocol
 
@@ -21,7 +21,6 @@ from empriv.noise.noise import Noise
 from empriv.noise.table_noise import TableNoise
 from empriv.results import FloatArray, IntArray, Outcome, Results, outcomes_of
 
-NoiseLaw = Literal["laplace", "gaussian"]
 Codes = npt.NDArray[np.int8]
 Again = Callable[[], tuple[Any, ...]]
 Call = Callable[[FloatArray, Codes, IntArray, Again], str | None]
@@ -46,40 +45,25 @@ class AnswerStep(Protocol):
 
 @dataclass(frozen=True)
 class Rounded:
-    """Round answers to a multiple: the nearest, ties to the even one, or at random so that the mean stays.
-
-    At random, an answer goes up with the probability that is the rest over the multiple.
-    """
+    """Round answers to the nearest multiple, ties to the even one."""
 
     to: float
-    at_random: bool = False
     kind: ClassVar[str] = "rounded"
-
-    @property
-    def randomised(self) -> bool:
-        return self.at_random
+    randomised: ClassVar[bool] = False
 
     def apply(self, results: Results, *, draws: int, rng: np.random.Generator) -> Results:
-        if not self.at_random:
-            return replace(results, q=self._multiples(results.q), entry_q=self._multiples(results.entry_q))
-        results = with_axis(results, draws)
-        height = rng.random(results.q.shape)
-        return replace(
-            results,
-            q=self._multiples(results.q, height),
-            entry_q=self._multiples(results.entry_q, height[results.entry_database]),
-        )
+        del draws, rng
+        return replace(results, q=self._multiples(results.q), entry_q=self._multiples(results.entry_q))
 
-    def _multiples(self, answers: FloatArray, height: FloatArray | None = None) -> FloatArray:
+    def _multiples(self, answers: FloatArray) -> FloatArray:
         with np.errstate(over="ignore"):
             multiple = answers / self.to
-        whole = np.rint(multiple) if height is None else np.floor(multiple + height)
         # Beyond 2^52 multiples, doubles are no closer together than the multiples.
-        return np.where(np.abs(multiple) < 2.0**52, whole * self.to, answers)
+        return np.where(np.abs(multiple) < 2.0**52, np.rint(multiple) * self.to, answers)
 
     @property
     def words(self) -> str:
-        return f"rounded to {self.to:g}{' at random' if self.at_random else ''}"
+        return f"rounded to {self.to:g}"
 
 
 @dataclass(frozen=True)
@@ -89,13 +73,13 @@ class Added:
     Attributes
     ----------
     law : Laplace or Gaussian
-    scale : of Laplace noise, or standard deviation; for all numbers, or of each by name
+    scale : of Laplace noise, or standard deviation
     said : why this scale
     """
 
-    law: NoiseLaw
-    scale: float | Mapping[str, float]
-    said: str = ""
+    law: Literal["laplace", "gaussian"]
+    scale: float
+    said: str
     randomised: ClassVar[bool] = True
 
     @property
@@ -105,26 +89,13 @@ class Added:
     def apply(self, results: Results, *, draws: int, rng: np.random.Generator) -> Results:
         results = with_axis(results, draws)
         shape = results.q.shape
-        scale = self._scales(results.components) if isinstance(self.scale, Mapping) else self.scale
-        noise = scale * (rng.laplace(size=shape) if self.law == "laplace" else rng.normal(size=shape))
+        noise = self.scale * (rng.laplace(size=shape) if self.law == "laplace" else rng.normal(size=shape))
         return replace(results, q=results.q + noise, entry_q=results.entry_q + noise[results.entry_database])
-
-    def _scales(self, components: tuple[str, ...] | None) -> FloatArray:
-        assert isinstance(self.scale, Mapping)
-        if components is None or set(self.scale) != set(components):
-            raise QueryError(
-                f"`scale` must hold each of the {len(components or ()):,} cells that the query gives by name, and no "
-                "other. Hint: names are in `results.components`."
-            )
-        return np.array([self.scale[name] for name in components])
 
     @property
     def words(self) -> str:
         named = {"laplace": "Laplace noise of scale", "gaussian": "Gaussian noise of standard deviation"}[self.law]
-        if isinstance(self.scale, Mapping):
-            least, most = min(self.scale.values()), max(self.scale.values())
-            return f"{named} {least:.6g} to {most:.6g} by cell"
-        return f"{named} {self.scale:.6g} ({self.said})" if self.said else f"{named} {self.scale:.6g} on each cell"
+        return f"{named} {self.scale:.6g} ({self.said})"
 
 
 @dataclass(frozen=True, eq=False)

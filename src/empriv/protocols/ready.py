@@ -1,21 +1,28 @@
-"""Ready-made protocols. Each wraps a query, or another protocol, and adds one step to it."""
+"""Ready-made protocols. Each wraps a query, or another protocol, and adds one step to it.
+
+What is done to rows is SQL: ``avg(least(amount, 60))`` caps values, ``CASE WHEN count(*) >= 10 THEN avg(amount) END``
+gives no answer from few rows.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, get_args
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from typing import Any
 
-from empriv.base.arguments import finite_number, fraction, positive_number, whole_number
+import numpy as np
+
+from empriv.base.arguments import fraction, positive_number
 from empriv.collecting.queries import Query, query_of
 from empriv.errors import InputError, QueryError
 from empriv.judge.noise_kernels import classical
+from empriv.measuring.tables.relations import relations_of
 from empriv.noise.noise import Noise
 from empriv.noise.table_noise import TableNoise
-from empriv.protocols.answer_steps import Added, Designed, NoiseLaw, Passed, Rounded
-from empriv.protocols.cell_steps import Complementary, Dominance, NamedCells
+from empriv.protocols.answer_steps import Added, Designed, Passed, Rounded
 from empriv.protocols.protocol import Protocol
-from empriv.protocols.query_steps import CappedPeople, Clipped, TooFew
+from empriv.results import Results
 
 QueryOrProtocol = str | Callable[..., Any] | Query | Protocol | Sequence[str | Callable[..., Any] | Query]
 
@@ -51,50 +58,15 @@ def plain(query: QueryOrProtocol, *, randomised: bool | None = None) -> Protocol
     return Protocol(query, random_query=function is not None and _draws(function, randomised))
 
 
-def rounded(query: QueryOrProtocol, *, to: float, at_random: bool = False) -> Protocol:
+def rounded(query: QueryOrProtocol, *, to: float) -> Protocol:
     """Round answers to the nearest multiple of ``to``; halves go to the even multiple.
-
-    Parameters
-    ----------
-    query : a query or a protocol
-    to : the base
-    at_random : go to the multiple above with the probability that keeps the mean, and else to the one below
 
     Examples
     --------
     >>> empriv.protocols.rounded("avg(delay)", to=5).describe()
     'avg(delay); rounded to 5'
     """
-    if not isinstance(at_random, bool):
-        raise InputError(f"`at_random` must be True or False, got {at_random!r}.")
-    return plain(query).then(Rounded(positive_number("to", to), at_random))
-
-
-def winsorised(query: QueryOrProtocol, column: str, *, lower: float, upper: float) -> Protocol:
-    """Values of a column below ``lower`` become ``lower``, those above ``upper`` become ``upper``.
-
-    The limits must be fixed numbers. Quantiles of the data will not do: they depend on every individual themselves.
-
-    Examples
-    --------
-    >>> empriv.protocols.winsorised("avg(delay)", "delay", lower=0, upper=60).describe()
-    'avg(delay); delay kept between 0 and 60'
-    """
-    low, high = finite_number("lower", lower), finite_number("upper", upper)
-    if low >= high:
-        raise InputError(f"`lower` must be less than `upper`, got {low:g} and {high:g}.")
-    return plain(query).then(Clipped(_column(column), low, high))
-
-
-def top_coded(query: QueryOrProtocol, column: str, *, at: float) -> Protocol:
-    """Values of a column above ``at`` become ``at``.
-
-    Examples
-    --------
-    >>> empriv.protocols.top_coded("avg(delay)", "delay", at=60).describe()
-    'avg(delay); delay at most 60'
-    """
-    return plain(query).then(Clipped(_column(column), None, finite_number("at", at)))
+    return plain(query).then(Rounded(positive_number("to", to)))
 
 
 def cap_people(query: QueryOrProtocol, *, at: float) -> Protocol:
@@ -115,107 +87,10 @@ def cap_people(query: QueryOrProtocol, *, at: float) -> Protocol:
     >>> protocol.describe(), protocol.reach
     ('sum(amount); each person adds at most 280', 280.0)
     """
-    return plain(query).then(CappedPeople(positive_number("at", at)))
-
-
-def suppressed(query: QueryOrProtocol, *, fewer_than: int) -> Protocol:
-    """No answer (NULL) if the query reads fewer rows than this; with GROUP BY, for each group.
-
-    Examples
-    --------
-    >>> empriv.protocols.suppressed("avg(delay)", fewer_than=10).describe()
-    'avg(delay); no answer from fewer than 10 rows'
-    """
-    return plain(query).then(TooFew(whole_number("fewer_than", fewer_than, least=1), "rows"))
-
-
-def k_threshold(query: QueryOrProtocol, *, k: int) -> Protocol:
-    """No answer (NULL) if the query reads rows of fewer than ``k`` individuals; with GROUP BY, for each group.
-
-    Examples
-    --------
-    >>> empriv.protocols.k_threshold("avg(delay)", k=5).describe()
-    'avg(delay); no answer from fewer than 5 individuals'
-    """
-    return plain(query).then(TooFew(whole_number("k", k, least=1), "individuals"))
-
-
-def dominance(query: QueryOrProtocol, *, share: float, top: int = 1, column: str | None = None) -> Protocol:
-    """No answer (NULL) in a cell of which ``top`` individuals make up more than ``share``; with GROUP BY, by group.
-
-    Parameters
-    ----------
-    query : a query or a protocol
-    share : the most that they may make up of a cell, between 0 and 1
-    top : how many individuals: the ones with the largest contributions, in each cell
-    column : contributions are the sums of this column's sizes; without one they are numbers of rows
-
-    Examples
-    --------
-    >>> empriv.protocols.dominance("sum(delay)", share=0.8, top=2).describe()
-    'sum(delay); no answer where 2 individuals make up more than 80% of its rows'
-    """
-    step = Dominance(
-        None if column is None else _column(column), whole_number("top", top, least=1), fraction("share", share)
-    )
-    return plain(query).then(step)
-
-
-def hidden(query: QueryOrProtocol, cells: Collection[str]) -> Protocol:
-    """Cells of a table that are always hidden (NULL), by name. `complementary` hides what would give them away.
-
-    Examples
-    --------
-    >>> empriv.protocols.hidden("SELECT origin, sum(delay) FROM data GROUP BY origin", ["SFO"]).describe()
-    'SELECT origin, sum(delay) FROM data GROUP BY origin; SFO hidden'
-    """
-    return plain(query).then(NamedCells(_cells("cells", cells)))
-
-
-def complementary(query: QueryOrProtocol, *, keep: Collection[str] = ()) -> Protocol:
-    """Hide further cells of a table, so that no cell that is hidden before follows from the published ones.
-
-    How cells add up is found from the table itself: see `check_hidden`. Of two choices the one with fewer cells is
-    taken, then the one with smaller cells over all databases.
-
-    Parameters
-    ----------
-    query : a query or a protocol that hides cells: `suppressed`, `k_threshold`, `dominance` or `hidden`
-    keep : names of cells that are not hidden for that
-
-    Examples
-    --------
-    >>> table = ("sum(delay)", "SELECT origin, sum(delay) FROM data GROUP BY origin")
-    >>> few = empriv.protocols.k_threshold(table, k=3)
-    >>> empriv.protocols.complementary(few, keep=["sum(delay)"]).steps[-1].keep
-    ('sum(delay)',)
-    """
-    return plain(query).then(Complementary(_cells("keep", keep)))
-
-
-def cell_noise(query: QueryOrProtocol, *, scale: float | Mapping[str, float], law: NoiseLaw = "laplace") -> Protocol:
-    """Noise on each cell, of a scale that you state; it promises nothing by itself.
-
-    Parameters
-    ----------
-    query : a query or a protocol
-    scale : of Laplace noise, or the standard deviation of Gaussian noise; one for all cells, or of each by name
-    law : ``"laplace"`` or ``"gaussian"``
-
-    Examples
-    --------
-    >>> table = "SELECT origin, sum(delay) FROM data GROUP BY origin"
-    >>> empriv.protocols.cell_noise(table, scale={"SFO": 5, "OAK": 20}).describe()
-    'SELECT origin, sum(delay) FROM data GROUP BY origin; Laplace noise of scale 5 to 20 by cell'
-    """
-    if law not in get_args(NoiseLaw):
-        raise InputError(f"`law` must be 'laplace' or 'gaussian', got {law!r}.")
-    if not isinstance(scale, Mapping):
-        return plain(query).then(Added(law, positive_number("scale", scale)))
-    if not scale:
-        raise InputError("`scale` must hold a scale for each cell, got none.")
-    scales = {str(name): positive_number("scale", each) for name, each in scale.items()}
-    return plain(query).then(Added(law, scales))
+    protocol, cap = plain(query), positive_number("at", at)
+    if protocol.steps:
+        raise InputError("`query` must be capped before anything is done to its answer, got a protocol with steps.")
+    return replace(protocol, cap=cap if protocol.cap is None else min(cap, protocol.cap))
 
 
 def laplace(query: QueryOrProtocol, *, sensitivity: float, epsilon: float) -> Protocol:
@@ -308,13 +183,34 @@ def _draws(function: Callable[..., Any], randomised: bool | None) -> bool:
     return sum(parameter.kind in by_place and parameter.default is parameter.empty for parameter in parameters) > 1
 
 
-def _cells(name: str, cells: Any) -> tuple[str, ...]:
-    if isinstance(cells, str) or not isinstance(cells, Collection) or not all(isinstance(c, str) for c in cells):
-        raise InputError(f"`{name}` must be a list of names of cells.")
-    return tuple(cells)
+def cells_to_hide(results: Results, cells: Collection[str]) -> tuple[str, ...]:
+    """Further cells that must be hidden with these, so that none of them follows from those that are published.
 
+    How cells add up is found from the answers themselves. Of two choices the one with fewer cells is taken, then the
+    one with smaller cells.
 
-def _column(column: Any) -> str:
-    if not isinstance(column, str) or not column:
-        raise InputError("`column` must be the name of a column.")
-    return column
+    Parameters
+    ----------
+    results : of the whole table, from `collect`, or those of an audit (``audit.results``)
+    cells : names of the cells to hide
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> a, b, c = rng.normal(100.0, 10.0, (3, 60))
+    >>> parts = {"a": a, "b": b, "c": c, "total": a + b + c}
+    >>> moves = {"a": 1.0, "b": 0.0, "c": 0.0, "total": 1.0}
+    >>> table = {name: empriv.Results.from_arrays(x, [x - moves[name]]) for name, x in parts.items()}
+    >>> empriv.protocols.cells_to_hide(empriv.Results.stack(table), ["a"])
+    ('c',)
+    """
+    if not isinstance(results, Results):
+        raise InputError(f"`results` must be Results of a table, got {type(results).__name__}. Hint: audit.results.")
+    relations, names = relations_of(results), results.components or ()
+    unknown = [cell for cell in cells if cell not in names]
+    if unknown or isinstance(cells, str):
+        raise InputError(
+            f"`cells` must name cells of the table, which has {len(names):,}; got {len(unknown):,} that it does not "
+            "have. Hint: names are in `results.components`."
+        )
+    return tuple(names[cell] for cell in relations.complement(np.array([name in cells for name in names], bool)))

@@ -52,7 +52,7 @@ def remedies(results: Results, cells: Sequence[int], epsilon: float) -> dict[int
 def _remedy(results: Results, relations: Relations, cell: int, epsilon: float) -> Remedy:
     hidden = np.arange(len(results.components or ())) == cell
     had_back = bool(relations.recovered(hidden)[cell])
-    further = relations.complement(hidden, np.zeros_like(hidden)) if had_back else ()
+    further = relations.complement(hidden) if had_back else ()
     neighbours = _neighbours(results.cells or (), cell) if _counts(results) else []
     tried = [(_together(results, cell, other, epsilon), other) for other in neighbours]
     delta, neighbour = min(tried, default=(1.0, None))

@@ -58,22 +58,6 @@ def percent(share: float) -> str:
     return f"{number(100 * share)}%"
 
 
-def signed_sum(weights: Sequence[float], names: Sequence[str], most: int = 6) -> str:
-    """A weighted sum such as "total - a - b": what is added first, names beyond ``most`` only counted."""
-    largest = max(map(abs, weights), default=0.0)
-    parts = [(weight, name) for weight, name in zip(weights, names, strict=True) if abs(weight) > 1e-6 * largest]
-    if not parts:
-        return "always the same"
-    parts.sort(key=lambda part: part[0] < 0)
-    terms: list[str] = []
-    for weight, name in parts[:most]:
-        times = "" if abs(abs(weight) - 1) < 1e-6 else f"{abs(weight):.4g} "
-        sign = "-" if weight < 0 else "+"
-        terms.append(f"{sign} {times}{name}" if terms else f"{sign if weight < 0 else ''}{times}{name}")
-    left = len(parts) - most
-    return " ".join(terms) + (f" and {left:,} more such {'term' if left == 1 else 'terms'}" if left > 0 else "")
-
-
 def listed(parts: Sequence[str]) -> str:
     """Parts of a sentence: "a, b and c"."""
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

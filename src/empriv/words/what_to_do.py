@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from empriv.words.sentences import amount, databases, listed, number, percent, quantity, tells_little
-from empriv.words.side_by_side import share, upper_said
 
 HEADERS = ("what to do", "delta", "at most", "error", "verdict")
 
@@ -62,13 +61,13 @@ def delta_said(delta: float) -> str:
 
 
 def upper(value: float | None) -> str:
-    return "—" if value is None else upper_said(value)
+    return "—" if value is None else "none" if value >= 1 else number(value, 3)
 
 
 def cell(error: float, of_typical: float, unanswered: float, unit: str) -> str:
     """An error in a table, with its share of a typical answer, and what is not answered."""
     said = error_said(error, unit)
-    said = f"{said} ({share(of_typical)})" if error > 0 and math.isfinite(of_typical) else said
+    said = f"{said} ({percent(of_typical)})" if error > 0 and math.isfinite(of_typical) else said
     return f"{said}, {percent(unanswered)} missing" if unanswered > 0 else said
 
 
@@ -77,7 +76,7 @@ def cost(error: float, of_typical: float, typical: float, unanswered: float, uni
     missing = f"no answer for {percent(unanswered)} of the databases" if unanswered > 0 else ""
     if math.isnan(error) or error == 0:
         return missing or ("no error" if error == 0 else "an error that is not known")
-    said = f"{error_said(error, unit)} on a typical {amount(typical, unit)} ({share(of_typical)})"
+    said = f"{error_said(error, unit)} on a typical {amount(typical, unit)} ({percent(of_typical)})"
     return f"{said}, {missing}" if missing else said
 
 

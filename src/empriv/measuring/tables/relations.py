@@ -8,9 +8,7 @@ used: two hidden counts that add up to 1 are known to be 0 or 1.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -43,10 +41,6 @@ class Relations:
     units: FloatArray
     constants: FloatArray
 
-    @cached_property
-    def _known(self) -> dict[bytes, tuple[int, ...]]:
-        return {}
-
     def added_up(self, cells: FloatArray, variances: FloatArray) -> FloatArray:
         """(..., cells) the table nearest to a noisy one whose cells add up; distances in units of the noise."""
         inverse, weights = self._projection(variances)
@@ -76,28 +70,12 @@ class Relations:
         out[places] = (span**2).sum(axis=0) > 1 - _CONSTANT
         return out
 
-    def formula(self, cell: int, hidden: BoolArray) -> FloatArray | None:
-        """(cells,) weights of the published cells whose sum, up to a constant, is a hidden cell; few of them."""
-        others = [place for place in np.flatnonzero(hidden).tolist() if place != cell]
-        parts = _least(self.weights.T, np.ones(len(hidden)), {cell: 1.0, **dict.fromkeys(others, 0.0)})
-        if parts is None:
-            return None
-        weights = -parts * self.units[cell] / np.where(self.units > 0, self.units, 1.0)
-        weights[cell] = 0.0
-        return np.asarray(weights)
-
-    def complement(self, hidden: BoolArray, kept: BoolArray) -> tuple[int, ...]:
+    def complement(self, hidden: BoolArray) -> tuple[int, ...]:
         """Further cells to hide, so that no hidden cell follows from the others; it depends on nothing but which.
 
         A cell stays unknown if the hidden cells can move together without moving any relation. So for each cell that
         follows, the movement that needs the fewest (and smallest) further cells is hidden whole.
         """
-        key = np.packbits(hidden).tobytes() + np.packbits(kept).tobytes()
-        if key not in self._known:
-            self._known[key] = self._complement(hidden, kept)
-        return self._known[key]
-
-    def _complement(self, hidden: BoolArray, kept: BoolArray) -> tuple[int, ...]:
         rank = np.argsort(np.argsort(self.sizes, kind="stable"), kind="stable")
         # a movement over cells: of a matrix whose columns span what no relation sees
         _, values, span = np.linalg.svd(self.weights, full_matrices=True)
@@ -107,7 +85,7 @@ class Relations:
             if not self.recovered(now)[cell]:
                 continue
             cost = np.where(now, 0.0, 1.0 + rank / len(rank)) * np.where(self.units > 0, self.units, 1.0)
-            movement = _least(free, cost, {int(cell): 1.0, **dict.fromkeys(np.flatnonzero(kept).tolist(), 0.0)})
+            movement = _least(free, cost, int(cell))
             if movement is not None:
                 now |= np.abs(movement) > 10 * _CONSTANT
         return tuple(np.flatnonzero(now & ~hidden).tolist())
@@ -157,21 +135,20 @@ def relations_of(results: Results) -> Relations:
     return Relations(out, np.abs(q).mean(axis=0), units, constants)
 
 
-def _least(basis: FloatArray, cost: FloatArray, fixed: Mapping[int, float]) -> FloatArray | None:
-    """basis @ y with the least sum of cost times size, where some of its entries are fixed; None if there is none."""
+def _least(basis: FloatArray, cost: FloatArray, fixed: int) -> FloatArray | None:
+    """basis @ y with the least sum of cost times size, where one of its entries is 1; None if there is none."""
     from scipy.optimize import linprog  # heavy, and seldom needed
 
     d, r = basis.shape
     if not r:
         return None
-    rows = list(fixed)
     size = np.eye(d)
     solution = linprog(
         np.concatenate((np.zeros(r), cost)),
         A_ub=np.block([[basis, -size], [-basis, -size]]),
         b_ub=np.zeros(2 * d),
-        A_eq=np.hstack((basis[rows], np.zeros((len(rows), d)))),
-        b_eq=np.array(list(fixed.values())),
+        A_eq=np.append(basis[fixed], np.zeros(d))[None, :],
+        b_eq=np.ones(1),
         bounds=[(None, None)] * r + [(0, None)] * d,
         method="highs",
     )

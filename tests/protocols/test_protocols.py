@@ -1,4 +1,4 @@
-"""Steps on answers: rounding, noise, functions; classical mechanisms against their closed forms."""
+"""Protocols: rounding, noise, functions; classical mechanisms against their closed forms."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def fixed() -> empriv.Databases:
 @pytest.mark.parametrize("law", ["laplace", "gaussian"])
 def test_measured_delta_is_that_of_the_closed_form(law: str) -> None:
     def protocol(sensitivity: float) -> protocols.Protocol:
-        query = protocols.top_coded(RAW, "amount", at=100)
+        query = "sum(least(amount, 100))"
         if law == "laplace":
             return protocols.laplace(query, sensitivity=sensitivity, epsilon=1.0)
         return protocols.gaussian(query, sensitivity=sensitivity, epsilon=1.0, delta=0.05)
@@ -186,6 +186,13 @@ def test_whether_a_function_is_random_is_seen_or_said() -> None:
     assert protocols.passed(RAW, lambda *given: given[0], randomised=True).randomised
     assert protocols.plain(lambda rows, rng: len(rows) + rng.normal()).randomised
     assert not protocols.plain(lambda rows, rng: len(rows) + rng, randomised=False).randomised
+
+
+def test_a_randomised_query_draws_anew_in_every_draw(data: empriv.Databases) -> None:
+    alone = protocols.plain(lambda rows, rng: 0.0 * len(rows["amount"]) + rng.normal())
+    found = alone.collect(data, draws=3, jobs=1)
+    assert found.q.shape == (40, 3)
+    assert len(np.unique(found.q)) == 120
 
 
 def test_what_a_function_may_give(data: empriv.Databases, raw: Results) -> None:
@@ -250,21 +257,18 @@ def test_the_same_seed_the_same_numbers_in_every_protocol(data: empriv.Databases
 
 
 def test_descriptions_are_of_one_line() -> None:
-    protocol = protocols.winsorised("SELECT\n  sum(amount) FROM data", "amount", lower=0, upper=500)
-    protocol = protocols.k_threshold(protocols.suppressed(protocol, fewer_than=10), k=5)
+    protocol = protocols.cap_people("SELECT\n  sum(amount) FROM data", at=500)
     protocol = protocols.gaussian(
         protocols.laplace(protocol, sensitivity=100, epsilon=0.1), sensitivity=1, epsilon=1, delta=0.1
     )
     assert protocol.randomised
     assert protocols.passed(protocols.rounded(protocol, to=10), math.floor).describe() == (
-        "SELECT sum(amount) FROM data; amount kept between 0 and 500; no answer from fewer than 10 rows; "
-        "no answer from fewer than 5 individuals; "
+        "SELECT sum(amount) FROM data; each person adds at most 500; "
         "Laplace noise of scale 1000 (epsilon 0.1 for sensitivity 100); "
         "Gaussian noise of standard deviation 1.08588 (epsilon 1 and delta 0.1 for sensitivity 1); "
         "rounded to 10; passed through floor"
     )
-    assert not protocols.top_coded(RAW, "amount", at=500).randomised
-    assert protocols.top_coded(RAW, "amount", at=500).describe().endswith("amount at most 500")
+    assert not protocols.rounded(RAW, to=5).randomised
 
 
 @pytest.mark.parametrize(
@@ -272,11 +276,7 @@ def test_descriptions_are_of_one_line() -> None:
     [
         (lambda: protocols.rounded(RAW, to=0), "`to` must be above 0, got 0"),
         (lambda: protocols.rounded(RAW, to=math.inf), "`to` must be a finite number"),
-        (lambda: protocols.winsorised(RAW, "amount", lower=5, upper=5), "`lower` must be less than `upper`"),
-        (lambda: protocols.winsorised(RAW, "", lower=1, upper=5), "`column` must be the name"),
-        (lambda: protocols.top_coded(RAW, "amount", at=math.nan), "`at` must be a finite number"),
-        (lambda: protocols.suppressed(RAW, fewer_than=0), "`fewer_than` must be a whole number of 1 or more"),
-        (lambda: protocols.k_threshold(RAW, k=2.5), "`k` must be a whole number of 1 or more"),  # type: ignore[arg-type]
+        (lambda: protocols.cap_people(protocols.rounded(RAW, to=5), at=3), "before anything is done to its answer"),
         (lambda: protocols.laplace(RAW, sensitivity=0, epsilon=1), "`sensitivity` must be above 0, got 0"),
         (lambda: protocols.laplace(RAW, sensitivity=-3, epsilon=1), "`sensitivity` must be above 0, got -3"),
         (lambda: protocols.laplace(RAW, sensitivity=1, epsilon=0), "`epsilon` must be above 0"),
@@ -290,6 +290,18 @@ def test_bad_input_is_refused_in_one_sentence(make: Any, match: str) -> None:
         make()
 
 
-def test_a_query_that_is_none_is_refused_at_once() -> None:
+def test_what_is_no_query_or_no_data_is_refused(data: empriv.Databases) -> None:
     with pytest.raises(empriv.QueryError, match="must be SQL text or a function"):
         protocols.rounded(3, to=1)  # type: ignore[arg-type]
+    with pytest.raises(empriv.QueryError, match="must be a Python function"):
+        protocols.plain(RAW, randomised=True)
+    with pytest.raises(empriv.QueryError, match="at least one query"):
+        protocols.plain([])
+    with pytest.raises(empriv.QueryError, match="must be alone"):
+        protocols.plain([RAW, lambda rows, rng: len(rows) + rng.normal()])
+    with pytest.raises(empriv.InputError, match="`draws` must be a whole number of 1 or more, or None, got 0"):
+        protocols.laplace(RAW, sensitivity=1, epsilon=1).collect(data, draws=0)
+    with pytest.raises(empriv.InputError, match="`rng` must be a whole number of 0 or more, got -1"):
+        protocols.laplace(RAW, sensitivity=1, epsilon=1).collect(data, rng=-1)
+    with pytest.raises(empriv.InputError, match="`data` must come from"):
+        protocols.plain(RAW).collect([1.0])  # type: ignore[arg-type]
