@@ -18,7 +18,6 @@ ELSEWHERE = ("app", "demo")
 """Commands whose examples other tests run: tests/app starts the desk, test_cli.py runs the demo."""
 MADE = {"init": ("audit.toml",), "check": ("audit.toml",), "ledger init": ("releases.ledger",)}
 """Files that examples write, and that must not be there before."""
-PROTOCOLS = '\n[protocols.raw]\nkind = "plain"\n\n[protocols.rounded]\nkind = "rounded"\nto = 10\n'
 
 
 def examples() -> dict[str, str]:
@@ -45,8 +44,6 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
         run("ledger", "init", str(folder / f"{name}.ledger"), "--epsilon", "0.1", "--delta", "0.05", "--window", "365d")
     with chdir(folder):
         run("init", "sales.parquet")
-        with Path("audit.toml").open("a") as file:
-            file.write(PROTOCOLS)
     return folder
 
 
