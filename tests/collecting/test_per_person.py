@@ -87,8 +87,53 @@ QUERIES = [
     "SELECT avg(abs(d.x - p.m)) FROM data AS d JOIN (SELECT who, avg(x) AS m FROM data GROUP BY who) AS p USING (who)",
     "SELECT sum(p.m), count(d.x) FROM (SELECT who, max(x) AS m FROM data GROUP BY who) AS p LEFT JOIN data AS d "
     "ON p.who = d.who AND d.x = p.m",
+    "SELECT count(*) FROM data AS a, data AS b WHERE a.who = b.who AND a.house <> b.house",
+    "SELECT sum(x) FROM data AS d WHERE d.house = 1 AND EXISTS (SELECT 1 FROM data AS e WHERE e.who = d.who AND e.x > "
+    "15)",
+]
+# UNION ALL and the like put rows together; those that drop equal rows must name the person.
+PUT_TOGETHER = [
+    "SELECT sum(x) FROM (SELECT x FROM data WHERE house = 1 UNION ALL SELECT -x FROM data WHERE house = 2)",
+    "WITH u AS (SELECT who, x FROM data WHERE house = 1 UNION ALL SELECT who, -x FROM data WHERE house = 2) SELECT "
+    "avg(s) FROM (SELECT who, sum(x) AS s FROM u GROUP BY who)",
+    "SELECT sum(x) FROM (SELECT * FROM data WHERE house = 1 UNION ALL (SELECT * FROM data WHERE house = 2) UNION "
+    "ALL SELECT * FROM data WHERE t > 90) AS u",
+    "WITH a AS (SELECT who, sum(x) AS s FROM data WHERE house = 0 GROUP BY who), b AS (SELECT who, sum(x) AS s FROM "
+    "data WHERE house = 1 GROUP BY who), c AS (SELECT * FROM a UNION ALL SELECT * FROM b) SELECT avg(s) FROM c",
+    "SELECT count(*) FROM (SELECT who FROM data WHERE x > 12 INTERSECT SELECT who FROM data WHERE house = 2)",
+    "SELECT count(*) FROM (SELECT who FROM data EXCEPT SELECT who AS w FROM data WHERE x > 15)",
+    "SELECT count(*), max(house) FROM (SELECT who AS w, house FROM data WHERE x > 9 UNION SELECT who, 7 FROM data)",
+]
+# What people write around a query, which gives the same without it.
+PLAIN = [
+    "SELECT sum(x) FROM data LIMIT 1",
+    "SELECT DISTINCT sum(x) AS s FROM data ORDER BY s",
+    "SELECT sum(t) AS s, count(*) AS n, s / n AS m FROM data",
+    "SELECT sum(t) AS s FROM data HAVING s > 3000",
+    "SELECT house, count(*) AS n FROM data GROUP BY house HAVING n > 17",
+    "SELECT round(m, 1) FROM (SELECT avg(x) AS m FROM data)",
+    "WITH p AS (SELECT who, sum(x) AS s FROM data GROUP BY who), q AS (SELECT avg(s) AS m, count(*) AS n FROM p WHERE "
+    "s > 9) SELECT q.m / q.n FROM q",
+    "SELECT (SELECT count(*) FROM data WHERE house = 1) * 1.0 / (SELECT count(*) FROM data)",
+    "SELECT sum(x) / (SELECT count(DISTINCT d.who) FROM data AS d WHERE d.house = 1) FROM data WHERE house = 2",
+    "SELECT (SELECT percentile_cont(0.9) WITHIN GROUP (ORDER BY x) FROM data WHERE t > 50) - max(x) FILTER (WHERE t < "
+    "80) FROM data WHERE house < 2",
 ]
 MIXED = [
+    "SELECT count(*) FROM (SELECT who FROM data EXCEPT (SELECT who FROM data WHERE x > 15 EXCEPT SELECT who FROM data "
+    "WHERE x > 18))",
+    "SELECT count(*) FROM (SELECT house, t FROM data INTERSECT SELECT t, house FROM data)",
+    "SELECT count(*) FROM (SELECT house FROM data WHERE x > 12 UNION SELECT house FROM data WHERE t > 50)",
+    "SELECT sum(house) FROM (SELECT house FROM data UNION ALL SELECT house FROM prices)",
+    "SELECT avg(n) FROM (SELECT w, count(*) AS n FROM (SELECT who AS w, x FROM data UNION ALL SELECT CAST(house AS "
+    "VARCHAR), x FROM data) GROUP BY w)",
+    "SELECT count(*) FROM (SELECT 1 AS one FROM (SELECT who, who AS v, house FROM data INTERSECT SELECT who, 'a', "
+    "house FROM data WHERE t > 20) GROUP BY house)",
+    "SELECT sum(x) FROM data AS d WHERE EXISTS (SELECT 1 FROM data AS e WHERE e.house = d.house AND e.x > 19)",
+    "SELECT sum(x) FROM data AS d WHERE EXISTS (SELECT 1 FROM data AS e WHERE e.who = d.who AND e.t > d.t)",
+    "SELECT sum(x) - (SELECT max(x) FROM data AS e WHERE e.who IN (SELECT who FROM data)) FROM data",
+    "SELECT m FROM (SELECT avg(x) AS m FROM data) WHERE m > 5",
+    "SELECT sum(x) FROM data LIMIT 0 + 1",
     "SELECT house, sum(x) AS s FROM data GROUP BY house HAVING sum(x) > 150",
     "SELECT sum(x) FROM data WHERE who NOT IN (SELECT who FROM data WHERE x > 17)",
     "SELECT sum(x) FROM data WHERE house = 1 OR who IN (SELECT who FROM data WHERE x > 17)",
@@ -136,7 +181,7 @@ def one_by_one(monkeypatch: pytest.MonkeyPatch, data: Any, query: str) -> Any:
         return collect(data, query, progress=False)
 
 
-@pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.parametrize("query", [*QUERIES, *PUT_TOGETHER, *PLAIN])
 def test_one_statement_gives_what_one_by_one_gives(query: str, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     assert "once per individual" not in explain(DATA, query)
@@ -153,7 +198,7 @@ def test_tables_that_mix_people_are_run_one_by_one(query: str, monkeypatch: pyte
 def test_rows_of_nobody_stay_whoever_is_on_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = ROWS.assign(who=ROWS.who.where(ROWS.t % 9 != 0, None))
     data = databases(rows, database="day", individual="who", unidentified="keep")
-    for query in QUERIES[-9:]:
+    for query in [*QUERIES[-11:], *PUT_TOGETHER, *PLAIN]:
         same(collect(data, query), one_by_one(monkeypatch, data, query))
 
 
@@ -176,7 +221,7 @@ def test_several_columns_may_say_who_it_is(monkeypatch: pytest.MonkeyPatch) -> N
     assert "once per individual" in explain(data, QUERIES[0])
 
 
-@pytest.mark.parametrize("query", [QUERIES[0], QUERIES[3], QUERIES[6], *QUERIES[-13::3]])
+@pytest.mark.parametrize("query", [QUERIES[0], QUERIES[3], QUERIES[6], *QUERIES[-13::3], *PUT_TOGETHER, *PLAIN])
 def test_in_random_samples_too(query: str, monkeypatch: pytest.MonkeyPatch) -> None:
     data = subsamples(ROWS, individual="who", count=6, fraction=0.6)
     same(collect(data, query), one_by_one(monkeypatch, data, query))
@@ -191,7 +236,9 @@ def test_an_engine_that_takes_it_only_as_written_runs_it_one_by_one(monkeypatch:
     same(collect(data, query, progress=False), one_by_one(monkeypatch, data, query))
 
 
-@pytest.mark.parametrize("query", [QUERIES[0], QUERIES[1], QUERIES[4], QUERIES[9]])
+@pytest.mark.parametrize(
+    "query", [QUERIES[0], QUERIES[1], QUERIES[4], QUERIES[9], *QUERIES[-2:], *PUT_TOGETHER[1:6:2], *PLAIN[::3]]
+)
 def test_alike_on_every_engine(query: str, engine: Engine) -> None:
     same(collect(DATA, query, engine=engine), collect(DATA, query))
 

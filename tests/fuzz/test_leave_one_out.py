@@ -163,7 +163,51 @@ class Queries:
             f"{self.pick('count(*) > 2', 'count(DISTINCT who) > 1', 'sum(k) > 0', 'max(x) > 0 OR count(k) < 3')}",
         )
 
+    def put_together(self) -> str:
+        """Rows by UNION and the like, which drop equal rows of several people, or of each alone."""
+        one, other = (f"data WHERE {self.condition()}" for _ in range(2))
+        how = self.pick("UNION ALL", "UNION ALL", "UNION", "INTERSECT", "EXCEPT", "EXCEPT ALL")
+        columns = self.pick("who, k, rate", "who, k, rate", "who, kind, k", "k, who, rate", "k, rate")
+        swapped = self.pick(columns, columns, columns.replace("who", "k AS w").replace("k,", "who,"))
+        rows = self.pick(
+            f"SELECT {columns} FROM {one} {how} SELECT {swapped} FROM {other}",
+            f"(SELECT {columns} FROM {one}) {how} (SELECT {columns} FROM {other})",
+            f"SELECT * FROM {one} {how} SELECT * FROM {other}",
+            f"SELECT {columns} FROM {one} UNION ALL SELECT {columns} FROM {other} {how} SELECT {columns} FROM data",
+            f"SELECT * FROM (SELECT who, sum(k) AS k FROM {one} GROUP BY who) AS a {how} "
+            f"SELECT * FROM (SELECT who, {self.pick('max', 'count')}(k) AS k FROM {other} GROUP BY who) AS b",
+        )
+        asked = self.pick("sum(k)", "count(*)", "max(k) - min(k)", "count(DISTINCT k)", "avg(k)")
+        return self.pick(
+            f"SELECT CAST({asked} AS DOUBLE) AS q FROM ({rows})",
+            f"WITH u AS ({rows}) SELECT CAST({asked} AS DOUBLE) AS q FROM u",
+            f"SELECT CAST({asked} AS DOUBLE) AS q FROM (SELECT who, sum(k) AS k FROM ({rows}) AS u GROUP BY who)",
+        )
+
+    def around(self) -> str:
+        """What people write around a query: names of results, a SELECT of one row, SELECTs in the place of numbers."""
+        one, other = self.aggregate(), self.aggregate()
+        where = f" WHERE {self.condition()}" if self.rng.random() < 0.5 else ""
+        return self.pick(
+            f"SELECT {one} AS q FROM data{where} LIMIT 1",
+            f"SELECT DISTINCT {one} AS q FROM data{where} ORDER BY q",
+            f"SELECT a - b AS q FROM (SELECT {one} AS a, {other} AS b FROM {self.source()}{where})",
+            f"WITH p AS (SELECT {one} AS a, {other} AS b FROM data{where}) SELECT p.a / nullif(p.b, 0) AS q FROM p",
+            f"SELECT a + 1 AS q FROM (SELECT avg(k) AS a FROM (SELECT who, sum(k) AS k FROM data{where} GROUP BY who))",
+            f"SELECT (SELECT {one} FROM data{where}) - (SELECT {other} FROM data) AS q",
+            f"SELECT {one} / nullif((SELECT {other} FROM data AS d{where}), 0) AS q FROM data WHERE {self.condition()}",
+            f"SELECT {one} AS q FROM data{where} HAVING q > {self.pick('0', '3')}",
+            f"SELECT kind, count(*) AS q FROM data{where} GROUP BY kind HAVING q > 1",
+            f"SELECT {one} AS q FROM data AS a WHERE EXISTS (SELECT 1 FROM data AS b WHERE b.who = a.who AND b.k > 0)",
+            "SELECT CAST(sum(a.k * b.rate) AS DOUBLE) AS q FROM data AS a, data AS b WHERE a.who = b.who AND a.k < b.k",
+        )
+
     def query(self) -> str:
+        kind = self.rng.random()
+        if kind < 0.15:
+            return self.put_together()
+        if kind < 0.3:
+            return self.around()
         if self.rng.random() < 0.3:
             return self.by_the_person()
         if self.rng.random() < 0.4:

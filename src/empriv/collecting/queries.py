@@ -158,7 +158,7 @@ def _parse(text: str) -> exp.Select | exp.SetOperation:
     while isinstance(statement, exp.Subquery) and statement.is_wrapper:
         statement = statement.this
     if isinstance(statement, exp.Select):
-        if statement.args.get("from_") is None and statement.args.get("from") is None:
+        if statement.args.get("from_") is None and statement.args.get("from") is None and not _of_numbers(statement):
             statement = statement.from_(DATA)
         return statement
     if isinstance(statement, exp.SetOperation):
@@ -168,6 +168,13 @@ def _parse(text: str) -> exp.Select | exp.SetOperation:
     if isinstance(statement, exp.Condition | exp.Alias | exp.Func | exp.Filter | exp.WithinGroup | exp.Binary):
         return exp.select(statement).from_(DATA)
     raise QueryError("The query must be a SELECT or an expression of aggregates.")
+
+
+def _of_numbers(select: exp.Select) -> bool:
+    """Whether a SELECT without FROM is made of SELECTs in brackets, as ``SELECT (SELECT ...) / (SELECT ...)``."""
+    subqueries = list(select.find_all(exp.Subquery))
+    own = [node for node in select.find_all(exp.AggFunc) if node.find_ancestor(exp.Select) is select]
+    return bool(subqueries) and not own
 
 
 def _statement(text: str) -> exp.Expr:

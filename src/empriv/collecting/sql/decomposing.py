@@ -16,7 +16,8 @@ from empriv.collecting.engines.engine import DATABASE, INDIVIDUAL
 from empriv.collecting.queries import Query
 from empriv.collecting.sql.aggregates import AGGREGATES, Aggregate, NotDecomposable
 from empriv.collecting.sql.allowlist import OF_MANY, follows_from_row
-from empriv.collecting.sql.per_person import check_joins, filters_of, plain_form, propagate_columns, sources_of_rows
+from empriv.collecting.sql.per_person import check_joins, filters_of, propagate_columns, sources_of_rows
+from empriv.collecting.sql.plain_form import plain_form
 from empriv.collecting.sql.printing import Node, called, fill, text
 
 _REFUSED = {
@@ -106,6 +107,7 @@ def decompose(query: Query, whose: Sequence[str] = ()) -> Decomposition:
     select = query.select
     if not isinstance(select, exp.Select):
         raise NotDecomposable("it combines several SELECTs")
+    select = plain_form(select, query.groups)
     for part, words in _REFUSED.items():
         if select.args.get(part):
             raise NotDecomposable(f"it has {words}")
@@ -114,7 +116,6 @@ def decompose(query: Query, whose: Sequence[str] = ()) -> Decomposition:
     group = select.args.get("group")
     if group is not None and any(group.args.get(part) for part in ("rollup", "cube", "grouping_sets")):
         raise NotDecomposable("it has grouping sets")
-    select = plain_form(select)
     sources = sources_of_rows(select, whose)
     check_joins(select, sources[0])
     if _reads_whole_rows(select):
@@ -173,11 +174,9 @@ def replace_calls(tree: Node, calls: list[Call], query: Query) -> Node:
     return tree
 
 
-def check_aliases(query: Query, columns: Mapping[str, Sequence[str]]) -> None:
+def check_aliases(plan: Decomposition, columns: Mapping[str, Sequence[str]]) -> None:
     """Refuse to rewrite a query that uses a name of its SELECT list elsewhere: a rewritten query has no such list."""
-    select = query.select
-    if not isinstance(select, exp.Select):
-        return
+    select = plan.select
     known = {name.lower() for own in columns.values() for name in own}
     known |= {one.alias.lower() for one in select.find_all(exp.Alias) if one.find_ancestor(exp.Select) is not select}
     named = {item.alias.lower() for item in select.expressions if item.alias} - known

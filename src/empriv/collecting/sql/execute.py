@@ -36,7 +36,7 @@ def answered(
     plan = None
     try:
         plan = decompose(query, session.whose)
-        check_aliases(query, session.columns)
+        check_aliases(plan, session.columns)
         return _run_once(session, plan, refuse), True
     except NotDecomposable as why:
         reason = str(why)
@@ -70,6 +70,8 @@ def explain(session: Session | None, query: Query) -> str:
         admit(session, query)
     try:
         plan = decompose(query, () if session is None else session.whose)
+        if session is not None:
+            check_aliases(plan, session.columns)
         statement = leave_one_out(plan, Facts() if session is None else survey(session, plan))
     except NotDecomposable as why:
         if session is not None:

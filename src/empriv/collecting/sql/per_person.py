@@ -1,7 +1,7 @@
 """What a query reads of ``data`` person by person: rows that are one person's each, and follow from theirs alone.
 
-`plain_form` writes a query so that this shows; `sources_of_rows` finds what is read, or raises `NotDecomposable`;
-`propagate_columns` has it hand on whose rows they are. Tree in, tree out.
+`sources_of_rows` finds what is read, or raises `NotDecomposable`; `propagate_columns` has it hand on whose rows they
+are. Tree in, tree out; a query is in its `plain_form` by then.
 """
 
 from __future__ import annotations
@@ -13,24 +13,8 @@ from sqlglot import exp
 
 from empriv.collecting.engines.engine import DATA, DATABASE
 from empriv.collecting.sql.aggregates import NotDecomposable
-from empriv.collecting.sql.printing import in_place_of
 
 PAIR = "empriv_pair"  # what is left for a pair, where it is taken for a database of its own
-_UNNAMED = "unnamed_subquery"  # what DuckDB calls a derived table without a name, and a query may then call it
-
-
-def plain_form(select: exp.Select) -> exp.Select:
-    """The query in this form, as far as it can be; a copy."""
-    select = select.copy()
-    _unwrap(select)
-    for inner in list(select.find_all(exp.Select, bfs=False))[::-1]:
-        _inline_with(inner, outermost=inner is select)
-    for inner in select.find_all(exp.Select):
-        _write_out_windows(inner)
-    _wrap_filters(select)
-    if not any(column.table.lower().startswith(_UNNAMED) for column in select.find_all(exp.Column)):
-        _name_derived(select)
-    return select
 
 
 def reads_rows(tree: exp.Expr) -> bool:
@@ -38,111 +22,11 @@ def reads_rows(tree: exp.Expr) -> bool:
     return any(table.name.lower() == DATA and not table.db for table in tree.find_all(exp.Table))
 
 
-def _unwrap(select: exp.Select) -> None:
-    """((SELECT ...)) in FROM as (SELECT ...), in place."""
-    for holder in list(select.find_all(exp.Subquery)):
-        inner = holder.this
-        if isinstance(inner, exp.Subquery) and not (inner.alias and holder.alias):
-            alone = not any(value for name, value in inner.args.items() if name not in ("this", "alias"))
-            if alone and isinstance(holder.parent, exp.From | exp.Join):
-                holder.set("alias", holder.args.get("alias") or inner.args.get("alias"))
-                holder.set("this", inner.this)
-
-
-def _inline_with(select: exp.Select, *, outermost: bool) -> None:
-    """Put a named part of a WITH where it is read, if it is read once; in place.
-
-    The outermost WITH may keep parts that do not read ``data``: they are the same whoever is left out.
-    """
-    with_ = select.args.get("with_")
-    if with_ is None or with_.args.get("recursive"):
-        return
-    named = [cte.alias.lower() for cte in select.root().find_all(exp.CTE)]
-    if len(set(named)) < len(named):
-        return  # which of them is meant depends on the place
-    every = list(with_.expressions)
-    for number, cte in enumerate(every):
-        used = [
-            table
-            for table in select.find_all(exp.Table)
-            if table.name.lower() == cte.alias.lower() and not table.db and table.find_ancestor(exp.CTE) is not cte
-        ]
-        # Before it is named, the same name means another table.
-        early = any(inner is table for other in every[:number] for inner in other.find_all(exp.Table) for table in used)
-        if len(used) != 1 or early or (outermost and not reads_rows(cte.this)):
-            continue
-        names = [column.name for column in cte.args["alias"].columns]
-        whole = _with_names(cte.this.copy(), names) if isinstance(cte.this, exp.Select) else None
-        if whole is not None:
-            (table,) = used
-            table.replace(in_place_of(table, whole))
-            cte.pop()
-    if not with_.expressions:
-        with_.pop()
-
-
-def _with_names(select: exp.Select, names: list[str]) -> exp.Select | None:
-    """A SELECT whose columns have these names; None if it cannot be told which is which."""
-    if not names:
-        return select
-    items = select.expressions
-    called = [item.alias or f"empriv_c{number}" for number, item in enumerate(items)]
-    starred = any(isinstance(item, exp.Star) or isinstance(item.this, exp.Star) for item in items)
-    if starred or len(names) != len(items) or len({name.lower() for name in called}) < len(called):
-        return None
-    select.set(
-        "expressions",
-        [item if item.alias else exp.alias_(item, name) for item, name in zip(items, called, strict=True)],
-    )
-    columns = [
-        exp.alias_(exp.column(exp.to_identifier(own, quoted=True)), name, quoted=True)
-        for own, name in zip(called, names, strict=True)
-    ]
-    return exp.Select(expressions=columns).from_(exp.Subquery(this=select), copy=False)
-
-
-def _write_out_windows(select: exp.Select) -> None:
-    """``OVER w ... WINDOW w AS (...)`` as ``OVER (...)``, in place; a window that adds to another stays as it is."""
-    named = {window.name.lower(): window for window in select.args.get("windows") or ()}
-    used = [window for window in windows_of(select) if window.args.get("alias") is not None]
-    if any(window.args.get("alias") is not None for window in named.values()):
-        return
-    for window in used:
-        definition = named.get(window.alias.lower())
-        parts = ("partition_by", "order", "spec")
-        if definition is None or any(window.args.get(part) for part in parts):
-            return
-        for part in parts:
-            value = definition.args.get(part)
-            window.set(part, [one.copy() for one in value] if isinstance(value, list) else value and value.copy())
-        window.set("alias", None)
-    if named:
-        select.set("windows", None)
-
-
 def windows_of(select: exp.Select) -> Iterator[exp.Window]:
     """Window functions of a SELECT, not of those inside it."""
     for window in select.find_all(exp.Window):
         if window.find_ancestor(exp.Select) is select and window.arg_key != "windows":
             yield window
-
-
-def _name_derived(select: exp.Select) -> None:
-    """Give names to derived tables of ``data``, and have them name their columns themselves; in place."""
-    number = 0
-    for holder in list(select.find_all(exp.Subquery)):
-        if not isinstance(holder.parent, exp.From | exp.Join) or not reads_rows(holder):
-            continue
-        alias = holder.args.get("alias")
-        if alias is not None and alias.columns and isinstance(holder.this, exp.Select):
-            whole = _with_names(holder.this.copy(), [column.name for column in alias.columns])
-            if whole is not None:
-                holder.set("this", whole)
-                alias.set("columns", None)
-    for holder in select.find_all(exp.Subquery):
-        if isinstance(holder.parent, exp.From | exp.Join) and not holder.alias and reads_rows(holder):
-            holder.set("alias", exp.TableAlias(this=exp.to_identifier(f"empriv_t{number}")))
-            number += 1
 
 
 _INSIDE = NotDecomposable("it reads `data` inside a subquery whose rows are not those of one individual each")
@@ -175,19 +59,23 @@ def sources_of_rows(select: exp.Select, whose: Sequence[str]) -> list[Source]:
     tables = _reads_of_data(select)
     if not tables:
         raise NotDecomposable("it does not read `data` itself")
-    (first, names), *others = (_source_of_rows(table, select, whose) for table in tables)
-    for source, own in others:
-        if not names or own != names or not _joined_by(source, first, names):
+    agreed: dict[int, Names] = {}
+    (first, names), *others = (_source_of_rows(table, select, whose, agreed) for table in tables)
+    for table, (source, own) in zip(tables[1:], others, strict=True):
+        if source is first:  # UNION ALL and the like put both there, and a join within does not
+            if own != names or not all(_are_put_together(table, one) for one in tables if one is not table):
+                raise _INSIDE
+        elif not names or own != names or not _joined_by(source, first, names):
             raise NotDecomposable("it reads `data` more than once, not joined by the person")
     for condition in filters_of(select):
         inner = condition.args["query"].this
         reads = _reads_of_data(inner)
         if len(whose) != 1 or len(reads) != 1 or not isinstance(inner, exp.Select):
             raise _INSIDE
-        listed, own = _source_of_rows(reads[0], inner, whose)
+        listed, own = _source_of_rows(reads[0], inner, whose, agreed)
         if not (_is_person(condition.this, first, names) and _is_person(inner.expressions[0], listed, own)):
             raise _INSIDE
-    return [first, *(source for source, _ in others)]
+    return [first, *(source for source, _ in others if source is not first)]
 
 
 def _reads_of_data(select: exp.Expr) -> list[exp.Table]:
@@ -204,23 +92,87 @@ def _is_person(item: exp.Expr, source: Source, names: Names) -> bool:
     return bool(names) and _is_column(item, source) and item.name.lower() in (names or ())
 
 
-def _source_of_rows(table: exp.Table, select: exp.Select, whose: Sequence[str]) -> tuple[Source, Names]:
-    """What a query reads of ``data`` at this place, and by which names it hands on the individual."""
+def _source_of_rows(
+    table: exp.Table, select: exp.Select, whose: Sequence[str], agreed: dict[int, Names]
+) -> tuple[Source, Names]:
+    """What a query reads of ``data`` at this place, and by which names it hands on the individual.
+
+    ``agreed`` is by which names each UNION, INTERSECT and EXCEPT hands them on, as far as it was seen.
+    """
     if table.args.get("pivots"):
         raise NotDecomposable("it pivots `data`")
     _check_columns(table)
     source: Source = table
     names: Names = tuple(name.lower() for name in whose)
     while (inner := _select_of(source)) is not select:
-        holder = inner.parent
+        holder = _holder(inner)
         if not isinstance(holder, exp.Subquery) or not isinstance(holder.parent, exp.From | exp.Join):
             raise _INSIDE
         if holder.args.get("pivots") or not holder.alias:
             raise _INSIDE
         _check_columns(holder)
         names = _exported_individual(inner, source, names)
+        for operation in _operations(inner):
+            names = _put_together(operation, inner, names, agreed)
         source = holder
     return source, names
+
+
+def _operations(select: exp.Select) -> Iterator[exp.SetOperation]:
+    """UNION, INTERSECT and EXCEPT that a SELECT is a part of, from the inside."""
+    node = select.parent
+    while isinstance(node, exp.SetOperation):
+        yield node
+        node = node.parent
+
+
+def _holder(select: exp.Select) -> exp.Expr | None:
+    """What a SELECT stands in, perhaps with others that it is put together with."""
+    return [select, *_operations(select)][-1].parent
+
+
+def _are_put_together(one: exp.Expr, other: exp.Expr) -> bool:
+    """Whether these are in different parts of a UNION, INTERSECT or EXCEPT, and nothing else has them both before."""
+    above: exp.Expr | None = one
+    while above is not None and not any(node is other for node in above.walk()):
+        above = above.parent
+    return isinstance(above, exp.SetOperation)
+
+
+def _put_together(operation: exp.SetOperation, part: exp.Select, names: Names, agreed: dict[int, Names]) -> Names:
+    """Names by which a UNION, INTERSECT or EXCEPT hands on the individual that one part hands on by ``names``."""
+    parts = [one for one in operation.find_all(exp.Select) if any(above is operation for above in _operations(one))]
+    first = operation.find(exp.Select, bfs=False)
+    assert first is not None
+    told, others = _selected(part), _selected(first)
+    plain = not any(value for name, value in operation.args.items() if name not in ("this", "expression", "distinct"))
+    if not plain or not all(map(reads_rows, parts)) or len({_selected(one) is None for one in parts}) > 1:
+        raise _INSIDE
+    if names and told is not None and others is not None:
+        if len(told) != len(others) or not set(names) <= set(told):
+            raise _INSIDE
+        names = tuple(others[told.index(name)] for name in names)
+        names = names if all(others.count(name) == 1 for name in names) else None
+    if not names and (not isinstance(operation, exp.Union) or operation.args.get("distinct")):
+        raise _INSIDE  # equal rows of several people become one
+    if agreed.setdefault(id(operation), names) != names:
+        raise _INSIDE
+    return names
+
+
+def _selected(select: exp.Select) -> list[str] | None:
+    """Names of what a SELECT hands on, in order; None if it is all of ``data``, refused if it cannot be told."""
+    if not any(is_star(item) for item in select.expressions):
+        return [item.alias_or_name.lower() for item in select.expressions]
+    from_ = select.args.get("from_")
+    source = None if from_ is None else from_.this
+    if len(select.expressions) > 1 or select.args.get("joins") or source is None or source.args.get("joins"):
+        raise _INSIDE
+    if isinstance(source, exp.Table):
+        return None
+    if not isinstance(source.this, exp.Select):
+        raise _INSIDE
+    return _selected(source.this)
 
 
 def _joined_by(source: Source, first: Source, names: Sequence[str]) -> bool:
@@ -229,14 +181,14 @@ def _joined_by(source: Source, first: Source, names: Sequence[str]) -> bool:
     if not isinstance(join, exp.Join):
         return False
     equal = {one.name.lower() for one in join.args.get("using") or ()}
-    for part in _conjuncts(join.args.get("on")):
+    for part in conjuncts(join.args.get("on")):
         sides = [one for one in part.iter_expressions() if isinstance(one, exp.Column)]
         if isinstance(part, exp.EQ) and {one.table.lower() for one in sides} == tables:
             equal |= {sides[0].name.lower()} & {sides[1].name.lower()}
     return set(names) <= equal
 
 
-def _conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
+def conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
     """The parts that all must hold."""
     if condition is None:
         return []
@@ -248,20 +200,9 @@ def filters_of(select: exp.Expr) -> list[exp.In]:
     where = select.args.get("where")
     return [
         part
-        for part in _conjuncts(None if where is None else where.this)
+        for part in conjuncts(None if where is None else where.this)
         if isinstance(part, exp.In) and part.args.get("query") is not None and reads_rows(part.args["query"])
     ]
-
-
-def _wrap_filters(select: exp.Select) -> None:
-    """``who IN (SELECT who ...)`` as ``who IN (SELECT f.who FROM (SELECT who ...) AS f)``, in place."""
-    for number, part in enumerate(filters_of(select)):
-        inner = part.args["query"].this
-        if isinstance(inner, exp.Select) and len(inner.expressions) == 1 and not _is_star(inner.expressions[0]):
-            name = f"empriv_f{number}"
-            listed = exp.column(inner.expressions[0].alias_or_name, table=name)
-            holder = exp.Subquery(this=inner, alias=exp.TableAlias(this=exp.to_identifier(name)))
-            part.set("query", exp.Subquery(this=exp.select(listed).from_(holder, copy=False)))
 
 
 def _check_columns(source: Source) -> None:
@@ -288,10 +229,14 @@ def propagate_columns(scan: exp.Select, names: Sequence[str]) -> None:
     """
     within = [name for name in names if name in (DATABASE, PAIR)]
     filters = filters_of(scan)
-    table, *others = _reads_of_data(scan)
-    first = _propagate_from(table, scan, names).alias_or_name
-    for table in others if within else ():
-        source = _propagate_from(table, scan, within)
+    tables, done = _reads_of_data(scan), set[int]()
+    sources = [_outermost(table, scan) for table in tables]
+    first = sources[0].alias_or_name
+    for table, source in zip(tables, sources, strict=True):
+        _propagate_from(table, scan, names if source is sources[0] else within, done)
+    for source in sources[1:] if within else ():
+        if source is sources[0]:
+            continue
         join = source.parent
         assert isinstance(join, exp.Join)
         if join.args.get("using"):
@@ -301,7 +246,9 @@ def propagate_columns(scan: exp.Select, names: Sequence[str]) -> None:
             join.set("on", exp.and_(join.args["on"], *own))
     for condition in filters if within else ():
         inner = condition.args["query"].this
-        source = _propagate_from(_reads_of_data(inner)[0], inner, within)
+        (table,) = _reads_of_data(inner)
+        source = _outermost(table, inner)
+        _propagate_from(table, inner, within, done)
         inner.set(
             "expressions", [*(exp.column(name, table=source.alias_or_name) for name in within), *inner.expressions]
         )
@@ -309,10 +256,21 @@ def propagate_columns(scan: exp.Select, names: Sequence[str]) -> None:
         condition.set("this", exp.Tuple(expressions=[*whose, condition.this]))
 
 
-def _propagate_from(table: exp.Table, scan: exp.Select, names: Sequence[str]) -> Source:
-    """Have what is derived from a table hand on columns of it, up to a SELECT; gives what this SELECT reads."""
+def _outermost(table: exp.Table, scan: exp.Select) -> Source:
+    """What a SELECT reads of ``data`` at this place."""
     source: Source = table
     while (select := _select_of(source)) is not scan:
+        holder = _holder(select)
+        assert isinstance(holder, exp.Subquery)
+        source = holder
+    return source
+
+
+def _propagate_from(table: exp.Table, scan: exp.Select, names: Sequence[str], done: set[int]) -> None:
+    """Have what is derived from a table hand on columns of it, up to a SELECT; ``done`` are SELECTs that do already."""
+    source: Source = table
+    while (select := _select_of(source)) is not scan and id(select) not in done:
+        done.add(id(select))
         columns = [exp.column(name, table=source.alias_or_name) for name in names]
         group = select.args.get("group")
         if group is not None and not group.args.get("all"):  # ALL is whatever is selected
@@ -326,10 +284,9 @@ def _propagate_from(table: exp.Table, scan: exp.Select, names: Sequence[str]) ->
             chosen.set("expressions", [*chosen.expressions, *(column.copy() for column in columns)])
         if not _hands_on_all(select, source):
             select.select(*columns, copy=False)
-        holder = select.parent
+        holder = _holder(select)
         assert isinstance(holder, exp.Subquery)
         source = holder
-    return source
 
 
 def _select_of(source: exp.Expr) -> exp.Select:
@@ -372,8 +329,8 @@ def _exported_individual(select: exp.Select, source: Source, names: tuple[str, .
 
 def _surely(select: exp.Select, source: Source, names: tuple[str, ...]) -> tuple[str, ...] | None:
     """Names by which a SELECT hands on the individual, where each surely is the individual and nothing else."""
-    stars = [item for item in select.expressions if _is_star(item)]
-    given = [item.alias_or_name.lower() for item in select.expressions if not _is_star(item)]
+    stars = [item for item in select.expressions if is_star(item)]
+    given = [item.alias_or_name.lower() for item in select.expressions if not is_star(item)]
     if stars:
         (first, *more) = stars
         plain = first if isinstance(first, exp.Star) else first.this
@@ -390,7 +347,7 @@ def _surely(select: exp.Select, source: Source, names: tuple[str, ...]) -> tuple
     return found if len(found) == len(names) and all(given.count(name) == 1 for name in found) else None
 
 
-def _is_star(item: exp.Expr) -> bool:
+def is_star(item: exp.Expr) -> bool:
     return isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star))
 
 

@@ -64,7 +64,7 @@ def put(tree: Node, nodes: Mapping[str, Node | int]) -> Node:
     return tree.transform(place, copy=False)
 
 
-def in_place_of(table: exp.Table, select: exp.Select) -> exp.Subquery:
+def in_place_of(table: exp.Table, select: exp.Query) -> exp.Subquery:
     """A SELECT to stand where a table stands, under the same name, with what is joined to it and made of it there."""
     alias = table.args.get("alias") or exp.TableAlias(this=table.this.copy())
     kept = {name: table.args[name] for name in ("joins", "laterals", "pivots") if table.args.get(name)}
