@@ -408,5 +408,5 @@ def test_one_database_is_said_to_be_one(tmp_path: Path) -> None:
     done = CliRunner().invoke(main, [*command, "--target", "delta <= 0.05 at 0.1"])
     assert done.exit_code == 3
     assert done.stdout.startswith(
-        "Do not publish as it is\nOne day does not show what chance does to the answer: at least 30 are needed.\n"
+        "Do not publish as it is\nOne day does not show what chance does to the answer: at least 59 are needed.\n"
     )

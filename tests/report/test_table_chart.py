@@ -60,7 +60,7 @@ def test_two_columns_make_a_map_with_their_margins_beside_it() -> None:
     ]  # fmt: skip
     assert list(boxes(made).values()) == [amount(hidden) for hidden in found.cover.tolist()]
     assert made.data["cell"][0] == "ward A, age 60+"
-    assert made.data["most that anybody moved it"][:2] == ["5", "1"]
+    assert made.data["furthest moved by"][:2] == ["5", "1"]
     assert made.data["people beyond"] == [int(far) for far in found.beyond[[1, 5, 4, 3, 0, 2]]]
     assert f"In {np.count_nonzero(found.beyond)} of 6 cells somebody moved it by more" in made.caption
     json.dumps(made.spec, allow_nan=False)

@@ -230,7 +230,7 @@ def demo(epsilon: tuple[float, ...] | None) -> None:
 
     asked = {
         "files": (str(flights()),), "database": "date", "individual": ("aircraft",), "query": (DEMO_QUERY,),
-        "target": (DEMO_TARGET,), "unit": "min", "top": 2, "report": _DEMO_PAGE, "epsilon": epsilon,
+        "target": (DEMO_TARGET,), "unit": "min", "top": 0, "report": _DEMO_PAGE, "epsilon": epsilon,
     }  # fmt: skip
     settings = settings_of({}, asked)
     check_targets((_DEMO_PAGE, _DEMO_SAVED), ())

@@ -174,13 +174,14 @@ def judged(
         return Finished(audit, verdicts, None, None, (), salt)
     given = [verdict for _, verdict in verdicts]
     decision = audit.decision(given)
-    advice = None
+    advice, instead = None, ""
     if settings.report is not None and not settings.public:
-        from empriv.report.page.actions import quick_advice, worst_first
+        from empriv.report.page.actions import instead_of, quick_advice, worst_first
 
         bar.begin(_WAYS)
         worst, data = [verdict for _, verdict in worst_first(verdicts)], None if rows is None else rows()
         advice = quick_advice(audit, worst, saved or "audit.empriv", data=data, engine=engine)
+        instead, _ = instead_of(decision, advice, audit)
     asked_at = epsilons or audit.epsilons
     ranked_at = max(given, key=_how_bad).epsilon if given else asked_at[0]
     exposed = None
@@ -205,12 +206,12 @@ def judged(
         single = audit.results.components is None  # influence on several is in spreads of each
         screen = audit_screen(
             console, decision, verdicts, with_validity(audit, summary), exposed=exposed, ranked_at=ranked_at,
-            named=settings.show_ids, n_individuals=audit.n_individuals,
+            instead=instead, named=settings.show_ids, n_individuals=audit.n_individuals,
             once=None if audit.times == 1 else [float(delta) for delta in audit.once.delta(asked_at)],
             unit=audit.unit if single else "spreads", answer="the answer" if single else "a number",
             further=(*often, *(() if further is None else further(audit))),
-            next_step=next_step(audit, given, decision, saved, advise), verbose=settings.verbose,
-            tail=tail_sentence(audit.epsilon(0.0)) if tail else "",
+            next_step=("", "") if instead else next_step(audit, given, decision, saved, advise),
+            verbose=settings.verbose, tail=tail_sentence(audit.epsilon(0.0)) if tail else "",
         )  # fmt: skip
     elif not quiet:
         screen = short_screen(console, decision, verdicts)

@@ -160,6 +160,7 @@ def audit_screen(
     verdicts: Sequence[tuple[str, Verdict]],
     summary: Summary,
     *,
+    instead: str = "",
     exposed: MostExposed | None,
     ranked_at: float,
     named: bool,
@@ -177,6 +178,7 @@ def audit_screen(
     Parameters
     ----------
     decision, verdicts, summary : the words
+    instead : what to do in place of publishing, where that was tried
     exposed : the most exposed individuals, under the names shown; None shows none
     ranked_at : the epsilon of their delta_i
     named : whether they are shown by their identifiers
@@ -191,12 +193,13 @@ def audit_screen(
         return line_of(text, console, style)
 
     parts: list[Any] = [said(decision.line, f"bold {COLOURS.get(decision.word, 'yellow')}")]
-    parts += [said(with_options(sentence)) for sentence in decision.sentences]
+    reason, *others = [said(with_options(sentence)) for sentence in decision.sentences]
+    parts += [reason, *([said(instead, "bold")] if instead else []), *others]
     parts += [said(f"Verdict on {text}: {verdict.upper()}.", _VERDICT_COLOURS[verdict]) for text, verdict in verdicts]
     parts += [said(alarm, "bold red") for alarm in summary.alarms]
     parts += [said(""), said(summary.asked), _figures(summary, once, n_individuals, console)]
     if exposed is not None:
-        names = "by their identifiers" if named else "pseudonyms of this run; --show-ids names them"
+        names = "by their identifiers" if named else "pseudonyms; --show-ids names them"
         by_moves = exposed.database is not None
         what = _furthest(exposed) if by_moves else f"Most exposed at epsilon {ranked_at:g}"
         parts += [said(f"{what} ({names})", "bold"), _ranking(exposed, unit, answer, console)]
@@ -213,7 +216,7 @@ def audit_screen(
         parts.append(said(f"{count} {noun} to know before you rely on this: --verbose lists {them}.", "yellow"))
     parts += map(said, further)
     advice, command = next_step
-    parts.append(said(f"Next: {advice}"))
+    parts += [said(f"Next: {advice}")] if advice else []
     if command:
         line = said(f"  {as_typed(command)}", "bold")
         line.no_wrap = True

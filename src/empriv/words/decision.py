@@ -13,6 +13,7 @@ from typing import Any
 
 from empriv.base.text import lines_html
 from empriv.words.nouns import Nouns
+from empriv.words.outcomes import outcome_name
 from empriv.words.sentences import (
     amount,
     leaves_little,
@@ -301,8 +302,7 @@ def _reason(case: Case) -> str:
         one = f"One {nouns.database or 'database'} does not show what chance does to the answer"
         return f"{one}: at least {_least(case)} are needed."
     if case.leak:
-        what = f"the {case.leak}" if case.leak.startswith("result ") else case.leak
-        return f"At least one {_individual(case)} is given away for certain: {what}."
+        return f"At least one {_individual(case)} is given away for certain: {_leak(case.leak)}."
     if case.hidden is not None and _of_the_day(case):
         return hides(case.hidden, nouns, case.unit)
     if case.outcome == "fail":
@@ -315,6 +315,15 @@ def _reason(case: Case) -> str:
     if target.upper >= 1:
         return f"{likely}, and nothing bounds it from above; {allowed}."
     return f"{likely}, and it may be {percent(target.upper)}; {allowed}."
+
+
+def _leak(what: str) -> str:
+    """An outcome that gives somebody away, such as "Surgery / 80+: result is empty (null)", in plain words."""
+    empty = outcome_name("null")
+    if what.endswith(empty):
+        where = what.removesuffix(empty).removesuffix(": ")
+        return f"whether there is an answer{where and f' in {where}'} depends on them"
+    return f"the {what}" if what.startswith("result ") else what
 
 
 def _least(case: Case) -> int:

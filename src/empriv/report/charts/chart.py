@@ -29,8 +29,8 @@ PLAIN = ",~r"  # six digits without an exponent
 # Okabe and Ito's colours, which colour-blind readers can tell apart; style.css maps each to a lighter one in dark mode.
 BLUE, VERMILION, GREEN, PURPLE, SKY, ORANGE = "#0072b2", "#d55e00", "#009e73", "#aa4a88", "#56b4e9", "#e69f00"
 INK, FAINT, LINE = "#333333", "#767676", "#e2e2e2"
-# From nobody exposed to certain failure: dark means exposed, and each step differs in lightness.
-HEAT = ("#d5dbe0", "#f6d58a", "#f2a43a", "#d96a1e", "#a63212", "#5c1408")
+# Of a cell that nobody moves, of moves that are hidden (blue), and of moves that are not, the darker the farther.
+HEAT = ("#d5dbe0", "#a9d3ee", "#5ba3d0", "#f2a43a", "#c4500f", "#6e2405")
 
 _FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
 _CONFIG: dict[str, Any] = {

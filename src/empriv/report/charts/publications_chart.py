@@ -54,24 +54,27 @@ def publications_chart(material: Material) -> Chart | None:
         "strokeDash": {"field": "which", "type": "nominal", "scale": {"domain": names, "range": [[1, 0], [6, 3]]}},
     }
     layers = [layer("lines", {"type": "line", "strokeWidth": 2}, rows, encoding)]
+    across, up = ({name: encoding[name]} for name in ("x", "y"))
     if limits:
-        layers.append(
-            layer("target", {"type": "rule", "color": VERMILION, "strokeDash": [2, 2]}, records(value=limits),
-                  {"y": y.encoding("value", "delta (most exposed individual)")})
-        )  # fmt: skip
+        said = records(count=[counts[-1]] * len(limits), value=limits, said=[f"allowed: {percent(d)}" for d in limits])
+        text = {"type": "text", "align": "right", "dy": -8, "fontWeight": "bold", "color": VERMILION}
+        layers += [
+            layer("target", {"type": "rule", "color": VERMILION, "strokeDash": [2, 2]}, said, up),
+            layer("allowed", text, said, {**across, **up, "text": {"field": "said"}}),
+        ]
     if audit.times > 1:
-        layers.append(
-            layer("now", {"type": "rule", "color": INK}, records(count=[audit.times]),
-                  {"x": x.encoding("count", "publications", format=",d")})
-        )  # fmt: skip
+        said = records(count=[audit.times], said=[f"{audit.times:,} times"])
+        text = {"type": "text", "align": "right", "dx": -6, "dy": 6, "fontWeight": "bold", "color": INK}
+        layers += [
+            layer("now", {"type": "rule", "color": INK}, said, across),
+            layer("times", text, said, {**across, "y": {"value": 0}, "text": {"field": "said"}}),
+        ]
     return Chart(
         name="publications",
         title="If you publish again",
         caption=(
             f"delta at epsilon {epsilon:.4g} after so many publications as it is, each from a database of its own, for "
             "people who are in all of these databases or in none."
-            + (" Dotted: the target." if limits else "")
-            + (f" The upright line: {audit.times:,} publications." if audit.times > 1 else "")
         ),
         spec=spec_of(layer=layers),
         data={"publications": counts, "estimate": numbers(estimate), "upper figure": numbers(upper)},

@@ -30,7 +30,7 @@ _MOST_REMEDIES = 5  # for so many cells what would help is looked for, if somebo
 _USUAL_DELTA = 0.05  # where nobody said what is allowed
 _WIDTH, _WIDEST, _ROW = 520, 96, 28
 _STEPS = (0.0, 0.5, 1.0, 2.0, 10.0)  # moves in units of the cover: one above each has the colour after it
-_STEP_WORDS = ("nobody", "up to half", "up to all", "up to twice", "up to 10 times", "more")
+_STEP_WORDS = ("unmoved", "up to half", "up to all", "up to twice", "up to 10 times", "more")
 # Text on each colour of `HEAT`: the page exchanges the first and the last in dark mode, where the colours are turned.
 _ON_HEAT = (INK, INK, "#111111", "#111111", "white", "white")
 
@@ -141,7 +141,7 @@ def _view(
                  "labelAngle": 0 if len(right_names) <= 8 else -40, "labelPadding": 6, "labelLimit": 110},
     }  # fmt: skip
     key = {
-        "title": 'largest move, as a share of what is hidden; beyond "all" is not hidden',
+        "title": "furthest move, as a share of what is hidden (blue: hidden)",
         "titleLimit": _WIDTH,
         "columns": 6,
         "columnPadding": 16,
@@ -189,16 +189,16 @@ def _listed(
     results: Results, cells: Sequence[Cell], found: CoverByCell, ratio: FloatArray, movers: Movers, material: Material
 ) -> dict[str, list[Any]]:
     """The list below the picture, the cell that was moved furthest first."""
-    order, said = np.argsort(-ratio, kind="stable"), cells_in_words(cells)
+    order, said, nouns = np.argsort(-ratio, kind="stable"), cells_in_words(cells), material.audit.nouns
     numbers_seen = np.count_nonzero((results.outcomes == 0).reshape(results.n_databases, -1, len(cells)).any(1), axis=0)
     far = movers.moved > found.cover[movers.cell] * (1 + 1e-9)
     beyond = np.bincount(movers.cell[far], minlength=len(cells))
     listed: dict[str, list[Any]] = {
         "cell": [said[c] for c in order],
         "hides up to": [quantity(float(found.cover[c])) for c in order],
-        "most that anybody moved it": [quantity(float(found.moved[c])) for c in order],
-        "people beyond": [int(beyond[c]) for c in order],
-        "in databases": [int(numbers_seen[c]) for c in order],
+        "furthest moved by": [quantity(float(found.moved[c])) for c in order],
+        f"{nouns.individual or 'people'} beyond": [int(beyond[c]) for c in order],
+        f"in {nouns.database or 'database'}s": [int(numbers_seen[c]) for c in order],
     }
     if material.names_listed is not None:
         listed["moved it most"] = [_whom(int(c), movers, material) for c in order]

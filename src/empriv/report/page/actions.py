@@ -12,10 +12,12 @@ from empriv.base.text import visible
 from empriv.comparing.advising import advise
 from empriv.comparing.ways import Action, Advice
 from empriv.errors import InputError
+from empriv.judge.upper import LEAST_DATABASES
 from empriv.noise.noise import Noise
 from empriv.validate.verdict import FAIL, PASS, UNRESOLVED
+from empriv.words.decision import KINDS, Decision
 from empriv.words.sentences import amount, number, percent, tells_little
-from empriv.words.what_to_do import outcome
+from empriv.words.what_to_do import error_said, outcome
 
 if TYPE_CHECKING:
     from empriv.collecting import Databases, Engine
@@ -75,6 +77,30 @@ def quick_advice(
         )  # fmt: skip
     except InputError:
         return None  # several numbers, or people who were measured in chunks
+
+
+def instead_of(decision: Decision, advice: Advice | None, audit: Audit) -> tuple[str, bool]:
+    """What to do where the answer may not be published as it is, from what was tried; and whether it has a figure."""
+    if KINDS.get(decision.word) != "stop":
+        return "", False
+    if audit.n_databases < LEAST_DATABASES:
+        return f"Do not sign: collect more {audit.nouns.database or 'database'}s first.", False
+    if advice is None:
+        several = "publish fewer of these numbers, or merge cells that hide too little, and audit again"
+        return f"Do not sign{'' if audit.results.components is None else f': {several}'}.", False
+    best = advice.best
+    if best is None:
+        return "Nothing that was tried makes it publishable: do not sign.", False
+    if tells_little(best.error, advice.typical):
+        return (
+            "Noise that hides them errs by more than half the answer: do not sign; try larger groups or longer times.",
+            False,
+        )
+    # one figure: the action's own, or its error
+    title = f"cap what {audit.nouns.each} adds, and add a little noise" if best.code == "cap" else best.title
+    cost = "" if any(map(str.isdigit, title)) or not best.error > 0 else f" ({error_said(best.error, advice.unit)})"
+    said = f"Instead: {title[0].lower()}{title[1:]}{cost}. Sign the page of that answer, not this one."
+    return visible(said), True
 
 
 def actions_of(advice: Advice, unit: str) -> Actions:

@@ -20,13 +20,12 @@ from empriv.auditing.deciding import typical_answer
 from empriv.auditing.summary import Figure, figure_sentence, tail_sentence, with_validity
 from empriv.base.text import shortened, visible
 from empriv.comparing.ways import Advice
-from empriv.judge.upper import LEAST_DATABASES
 from empriv.noise.noise import Noise
 from empriv.noise.table_noise import TableNoise
 from empriv.report.charts.all_charts import AGAIN, CHARTS, FIRST, TABLE, chart, charts_of
 from empriv.report.charts.chart import Chart
 from empriv.report.gather import Material, gather
-from empriv.report.page.actions import Actions
+from empriv.report.page.actions import Actions, instead_of
 from empriv.report.page.people_table import people_beyond
 from empriv.report.page.rendering import (
     Picture,
@@ -39,8 +38,7 @@ from empriv.report.page.rendering import (
     times,
 )
 from empriv.words.decision import KINDS, PUBLISH, Decision
-from empriv.words.sentences import amount, databases, number, people, percent, tells_little
-from empriv.words.what_to_do import error_said
+from empriv.words.sentences import amount, databases, number, people, percent
 
 if TYPE_CHECKING:
     from empriv.validate.verdict import Verdict
@@ -94,13 +92,15 @@ def page_of(
     summary = with_validity(audit, audit.summary())
     drawn = {made.name: made for made in charts_of(material, answers=answers)}
     picture = next(drawn[name] for name in (TABLE, FIRST, AGAIN, "delta") if name in drawn and _is_first(name, audit))
-    again = again_of(material, drawn.get(AGAIN), picture) if noise is None else again_with(noise)
+    # what may not be published once has no place in a series
+    once = audit.times == 1 and KINDS.get(decision.word) == "stop"
+    again = None if once else again_with(noise) if noise is not None else again_of(material, drawn.get(AGAIN), picture)
     alarms = [alarm for alarm in summary.alarms if alarm != decision.reason]
     warnings = [visible(warning) for warning in summary.warnings if warning != decision.reason]
     said = {decision.reason, *warnings}
     checked = {check.sentence for check in audit.checks}
     tail = [tail_sentence(audit.epsilon(0.0))] if audit.measured.tells_epsilon(0.0) else []
-    instead, costs = instead_of(decision, advice, audit, table=picture.name == TABLE)
+    instead, costs = instead_of(decision, advice, audit)
     content = {
         "title": title_of(audit, title),
         "asked": visible(header_of(audit)),
@@ -177,30 +177,6 @@ def header_of(audit: Audit) -> str:
 def _is_expression(audit: Audit) -> bool:
     """Whether the query is short enough for a title: an expression such as avg(delay)."""
     return audit.origin is not None and not audit.query.lstrip(" (").lower().startswith(("select", "with"))
-
-
-def instead_of(decision: Decision, advice: Advice | None, audit: Audit, *, table: bool) -> tuple[str, bool]:
-    """What to do where the answer may not be published as it is, from what was tried; and whether it has a figure."""
-    if KINDS.get(decision.word) != "stop":
-        return "", False
-    if audit.n_databases < LEAST_DATABASES:
-        return f"Do not sign: collect more {audit.nouns.database or 'database'}s first.", False
-    if advice is None:
-        several = "publish fewer of these numbers, or merge cells that hide too little, and audit again"
-        return f"Do not sign{': ' + several if table else ''}.", False
-    best = advice.best
-    if best is None:
-        return "Nothing that was tried makes it publishable: do not sign.", False
-    if tells_little(best.error, advice.typical):
-        return (
-            "Noise that hides them errs by more than half the answer: do not sign; try larger groups or longer times.",
-            False,
-        )
-    # one figure: the action's own, or its error
-    title = f"cap what {audit.nouns.each} adds, and add a little noise" if best.code == "cap" else best.title
-    cost = "" if any(map(str.isdigit, title)) or not best.error > 0 else f" ({error_said(best.error, advice.unit)})"
-    said = f"Instead: {title[0].lower()}{title[1:]}{cost}. Sign the page of that answer, not this one."
-    return visible(said), True
 
 
 def small_print(decision: Decision, audit: Audit, *, costs: bool) -> str:
