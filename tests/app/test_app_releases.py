@@ -15,7 +15,7 @@ import empriv
 from app.conftest import Answer, RunningDesk, Visitor, wait_for
 from empriv.app.folder import Folder
 from empriv.app.jobs import latest
-from empriv.app.ledgers import limits_of
+from empriv.app.ledgers import new_limits
 from empriv.app.release import RELEASE, noise_arguments, release_arguments
 from empriv.app.run import page_arguments
 from empriv.auditing.composing import releases_fitting
@@ -127,9 +127,9 @@ def test_what_the_ledger_refuses_is_said_and_not_released(released: Folder, visi
 
 
 @pytest.mark.slow
-def test_noise_and_ledger_come_first_and_both_can_be_made_here(desk: RunningDesk, visitor: Visitor) -> None:
+def test_noise_comes_first_and_a_ledger_is_made_with_the_first_release(desk: RunningDesk, visitor: Visitor) -> None:
     audited(desk.folder, "plain")
-    Folder.opened(desk.folder).write("plain", replace(SETTINGS, ledger="own.ledger"))
+    Folder.opened(desk.folder).write("plain", replace(SETTINGS, ledger="own.ledger", times=12))
     own = desk.folder / "own.ledger"
     assert "Prepare answers" in visitor.get("/audits/plain/decision").text
     early = {"way": "database", "database": "day 1", "confirm": "yes"}
@@ -138,15 +138,19 @@ def test_noise_and_ledger_come_first_and_both_can_be_made_here(desk: RunningDesk
     forms = "/audits/plain/release"
     wrong = visitor.post(f"{forms}/as-it-is", {"granularity": "much"}, page=page)
     assert 'id="wrong-granularity"' in wrong.text
-    assert visitor.post(f"{forms}/ledger", {"limits": "series", "window": "-3"}, page=page).status == 400
-    assert not own.exists()
-    visitor.post(f"{forms}/ledger", {"limits": "series", "window": "12"}, page=page)
-    visitor.post(f"{forms}/ledger", {"limits": "none"}, page=page)  # there is one already: its limits stay
-    assert empriv.Ledger(own).policy == empriv.Policy(epsilon=1.0, delta=0.5, window=12)
     visitor.post(f"{forms}/as-it-is", {"granularity": "0.01"}, page=page)
-    assert "I release this answer" in after(visitor, "plain")
-    assert "No noise: answers are rounded to multiples of 0.01." in visitor.get(f"{forms}/noise").text
+    shown = after(visitor, "plain")
+    assert "I release this answer" in shown
+    assert "own.ledger (new)" in shown
+    assert "answers are rounded to multiples of 0.01" in visitor.get("/audits/plain/written/noise").text
     assert 'value="day 39"' in visitor.get(f"{forms}/labels").text
+    assert not own.exists()
+    offer = {"offered": visitor.get(page).field("offered"), "book": "own.ledger"}
+    assert visitor.post(forms, {**early, **offer, "database": "day 99"}).status == 400
+    assert not own.exists()  # nothing was asked for that can be released
+    visitor.post(forms, {**early, **offer})
+    after(visitor, "plain")
+    assert empriv.Ledger(own, create=False).policy == empriv.Policy(epsilon=1.0, delta=0.5, window=12)
     audited(desk.folder, "leaky", decision="Do not publish as it is")
     refused = visitor.post("/audits/leaky/release/as-it-is", {"granularity": "1"}, page=page)
     assert refused.status == 400
@@ -197,15 +201,9 @@ def test_release_of_rows_names_the_file_and_of_nothing_is_refused(released: Fold
 
 
 def test_limits_are_those_of_the_promise() -> None:
-    assert limits_of({"limits": "together"}, SETTINGS) == {"epsilon": 1.0, "delta": 0.5}
-    assert limits_of({"limits": "series", "window": "52"}, SETTINGS)["window"] == 52
-    assert limits_of({"limits": "queries", "queries": "5"}, Settings()) == {"queries": 5}
-    assert limits_of({"limits": "none"}, Settings()) == {}
-    for form in ({}, {"limits": "series", "window": "1.5"}, {"limits": "queries", "queries": "٣"}):
-        with pytest.raises(InputError):
-            limits_of(form, SETTINGS)
-    with pytest.raises(InputError, match="promise"):
-        limits_of({"limits": "together"}, Settings())
+    assert new_limits(SETTINGS) == {"epsilon": 1.0, "delta": 0.5, "window": 1}
+    assert new_limits(replace(SETTINGS, times=52))["window"] == 52
+    assert new_limits(Settings()) == {}
     assert "--delta=0.5" in noise_arguments("shop", SETTINGS, 0.25)
 
 
@@ -216,18 +214,9 @@ def test_what_fits_is_said_before_and_agrees_with_the_promise(desk: RunningDesk,
     noise = empriv.design_noise(audit, epsilon=0.05, delta=0.01, method="classical", granularity=0.25)
     noise.save(desk.folder / "fits.noise.empriv")
     page, forms = "/audits/fits/decision", "/audits/fits/release"
-    assert visitor.get(page).field("window") == "1"  # the promise is for each publication alone
-    asked = {"limits": "series", "window": "1"}
-    assert (
-        "Each release with this noise keeps the promise alone" in visitor.post(f"{forms}/fits", asked, page=page).text
-    )
-    assert visitor.post(f"{forms}/fits", {"limits": "none"}, page=page).text.strip() == ""
-    visitor.post(f"{forms}/ledger", asked, page=page)
-    ledger = empriv.Ledger(desk.folder / "fits.ledger")
-    assert ledger.policy.window == 1
-    visitor.post(f"{forms}/ledger", {**asked, "window": "200", "change": "yes"}, page=page)
+    assert "Each release with this noise keeps the promise alone" in visitor.get(f"{forms}/fits").text
+    ledger = empriv.Ledger(desk.folder / "fits.ledger", policy=empriv.Policy(epsilon=0.05, delta=0.01, window=200))
     policy = ledger.policy
-    assert policy.window == 200
     fitting = releases_fitting(noise, policy)
     assert fitting is not None
     assert 1 < fitting < 40
@@ -299,15 +288,17 @@ def test_the_ledger_keeps_the_last_review_of_what_is_released(
 
 
 def test_each_promise_has_a_ledger_of_its_own(desk: RunningDesk, visitor: Visitor) -> None:
-    audited(desk.folder, "strict")
+    audit = audited(desk.folder, "strict")
     Folder.opened(desk.folder).write("strict", replace(SETTINGS, target=("delta <= 0.001 at 0.1",)))
+    noise = empriv.design_noise(audit, epsilon=0.1, delta=0.001, method="classical", granularity=0.25)
+    noise.save(desk.folder / "strict.noise.empriv")
     with_other = empriv.Ledger(desk.folder / "a.ledger", policy=empriv.Policy(epsilon=1.0, delta=0.5, window=1))
     hidden = desk.folder / "releases.ledger"
     away = hidden.rename(desk.folder / "away") if hidden.exists() else None
     try:
-        visitor.post("/audits/strict/release/ledger", {"limits": "series", "window": "3"})
-        made = empriv.Ledger(hidden, create=False)
-        assert made.policy == empriv.Policy(epsilon=0.1, delta=0.001, window=3)
+        assert "releases.ledger (new)" in visitor.get("/audits/strict/decision").text
+        empriv.Ledger(hidden, policy=empriv.Policy(epsilon=0.1, delta=0.001, window=3))
+        assert "<option selected>releases.ledger</option>" in visitor.get("/audits/strict/decision").text
     finally:
         hidden.unlink(missing_ok=True)
         with_other.path.unlink()

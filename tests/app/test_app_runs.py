@@ -21,7 +21,7 @@ from app.conftest import PATIENCE, RunningDesk, Visitor, sales, wait_for
 from empriv.app.folder import Folder
 from empriv.app.jobs import AUDIT, all_jobs, cancel, changed_since, latest, seen, start
 from empriv.app.listing import decided, figures_of_file
-from empriv.app.run import arguments_of, lacking, step_for, what_needs_trust
+from empriv.app.run import arguments_of, lacking, what_needs_trust
 from empriv.app.tried_actions import advice_of
 from empriv.app.workers import WorkerPool
 from empriv.cli.config import Settings
@@ -166,22 +166,8 @@ def test_a_failed_run_says_why_and_where_to_mend_it(audited: Folder, visitor: Vi
     page = ended(visitor, "wrong")
     assert "The last run failed" in page
     assert "amounts" in page
-    assert 'href="/audits/wrong/data">Mend it' in page
+    assert 'Mend it in the steps <a href="/audits/wrong/data">' in page
     assert not audited.file("wrong", ".empriv").exists()
-
-
-@pytest.mark.parametrize(
-    ("sentence", "step"),
-    [
-        ("`individual` must name a column, got 'x'.", "data"),
-        ("The file must exist, got 'sales.csv'.", "data"),
-        ("The query must give one row. Hint: an aggregate.", "data"),
-        ("`--target` must read like this.", "promise"),
-        ("There is not enough memory.", None),
-    ],
-)
-def test_step_that_can_mend_an_error(sentence: str, step: str | None) -> None:
-    assert step_for(sentence) == step
 
 
 def test_what_needs_trust_is_what_the_command_would_refuse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import http.client
 import io
 import json
@@ -101,15 +100,6 @@ def test_search_finds_all_words(visitor: Visitor) -> None:
     assert ">alpha</a>" in found
     assert ">beta</a>" not in found
     assert "No audit has all these words" in visitor.get("/?q=%3Cnothing%3E").text
-
-
-@pytest.mark.usefixtures("folder")
-def test_the_list_as_csv_holds_no_formulas(visitor: Visitor) -> None:
-    answer = visitor.get("/audits.csv")
-    rows = {row["audit"]: row for row in csv.DictReader(io.StringIO(answer.text))}
-    assert rows["planned"]["query"] == "'=sum(amount)"
-    assert rows["alpha"]["delta"] == "0.02 at 0.1"
-    assert "attachment" in answer.headers["content-disposition"]
 
 
 def test_an_archive_holds_what_a_checker_may_have(folder: Path, visitor: Visitor, desk: RunningDesk) -> None:

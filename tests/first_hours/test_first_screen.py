@@ -210,7 +210,14 @@ def test_the_first_screen(make: Callable[[], empriv.Audit], given: dict[str, Any
 
 
 def test_the_decision_does_not_depend_on_whether_a_page_is_written() -> None:
-    assert screen(loud(), report="page.html") == screen(loud())
+    """With a page, what can be done was tried, and is said in place of the command that tries it."""
+    alone, with_page = screen(loud()), screen(loud(), report="page.html")
+    assert alone[-1].startswith("  empriv advise ")
+    assert with_page[-2:] == ["Next: do that:", with_page[-1]]
+    assert with_page[-1].startswith("  empriv noise audit.empriv --epsilon 0.1 --delta 0.05 --dither ")
+    tried = [line for line in with_page[:-2] if line not in alone]
+    assert tried[0].startswith("Instead: add noise (±")
+    assert [line for line in with_page[:-2] if line not in tried] == alone[:-2]
 
 
 def test_the_first_screen_of_a_table() -> None:

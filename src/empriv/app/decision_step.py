@@ -81,7 +81,7 @@ def _done(handler: Callable[[Request, Form], Awaitable[Response | None]]) -> Cal
 
 _FORMS = {
     "run": run.start_run, "run/stop": run.stop, "page": run.write_page, "actions": act,
-    "release": release.release_answer, "release/ledger": release.set_ledger,
+    "release": release.release_answer,
     "release/as-it-is": release.prepare_as_it_is, "release/public": run.write_public, "review": review.review,
 }  # fmt: skip
 ROUTES = [

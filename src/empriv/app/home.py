@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import io
-import time
 import zipfile
 from urllib.parse import urlencode
 
@@ -20,7 +18,6 @@ from empriv.errors import InputError
 
 EXPORTED = (".toml", ".json", ".html", ".public.html", ".noise.html", ".noise.json", ".advice.json", ".review.json")
 """Files of an audit that a checker takes away: none that says who is who, none that holds results."""
-_COLUMNS = ("audit", "state", "promise", "decision", "query", "databases", "people", "delta", "latest file")
 
 
 async def home(request: Request) -> Response:
@@ -43,26 +40,6 @@ async def state(request: Request) -> Response:
     """How far the work on an audit is, for its row of the list."""
     folder, name = folder_of(request), request.path_params["name"]
     return show(request, "state.html", audit=look_at(folder, name))
-
-
-async def as_csv(request: Request) -> Response:
-    """The list as a table for other programs."""
-    out = io.StringIO()
-    writer = csv.writer(out)
-    writer.writerow(_COLUMNS)
-    for audit in _filtered(request):
-        row = (
-            audit.name,
-            audit.state,
-            audit.promise,
-            audit.line,
-            audit.asked,
-            audit.databases,
-            audit.people,
-            audit.risk,
-        )
-        writer.writerow([*map(_plain, row), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(audit.when))])
-    return attached(out.getvalue().encode(), "text/csv; charset=utf-8", "audits.csv")
 
 
 async def export(request: Request) -> Response:
@@ -118,16 +95,10 @@ def _search(request: Request) -> str:
     return request.query_params.get("q", "")[:200]
 
 
-def _plain(text: str) -> str:
-    """A cell that a spreadsheet takes for text: one that begins like a formula gets a mark before it."""
-    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
-
-
 ROUTES = [
     Route("/", home),
     Route("/releases", releases),
     Route("/state/{name}", state),
-    Route("/audits.csv", as_csv),
     Route("/export/{name}.zip", export),
     Route("/audits/{name}/delete", delete, methods=["GET", "POST"]),
 ]

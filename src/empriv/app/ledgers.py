@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 
 from empriv.app.folder import Folder
-from empriv.app.form_fields import whole_number
 from empriv.app.pages import folder_of
 from empriv.app.table import remembered
 from empriv.app.workers import engine_beside
@@ -26,13 +25,6 @@ from empriv.errors import EmprivError, InputError
 if TYPE_CHECKING:
     from empriv.ledger import Ledger, ReleaseEntry
 
-# What a new ledger may promise, in words.
-LIMITS = {
-    "series": "The promise holds for so many releases in a row, each from a database of its own",
-    "together": "The promise holds for everything together that is released from the same databases",
-    "queries": "So many different statistics are released, and no more",
-    "none": "No limit: the ledger only writes down what was released",
-}
 _SHOWN = 200
 
 
@@ -85,7 +77,7 @@ async def ledger_of(request: Request, name: str) -> str:
     settings = folder.settings(name)
     if settings.ledger is not None:
         return ledger_named(folder, settings.ledger)
-    limits = limits_of_promise(settings) if settings.target else {"epsilon": None}
+    limits = limits_of_promise(settings)
     there = folder.ledgers()
     changed = tuple((folder.path / book).stat().st_mtime_ns for book in there)
     policies = await remembered(request, (there, changed), policies_of, there)
@@ -98,23 +90,17 @@ async def ledger_of(request: Request, name: str) -> str:
     return next(book for book in free if not (folder.path / book).exists())
 
 
-def limits_of(form: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
-    """The limits that a form asks a new ledger to keep."""
-    way = form.get("limits")
-    if way not in LIMITS:
-        raise InputError("`limits` must be chosen.")
-    if way == "none":
-        return {}
-    if way == "queries":
-        return {"queries": whole_number("queries", str(form.get("queries", "")), 1, 999_999)}
-    window = {"window": whole_number("window", str(form.get("window", "")), 1, 999_999)} if way == "series" else {}
-    return {**limits_of_promise(settings), **window}
-
-
 def limits_of_promise(settings: Settings) -> dict[str, Any]:
-    """The limits of a promise, as a ledger has them."""
+    """The limits of a promise, as a ledger has them; no limit where nothing is promised."""
+    if not settings.target:
+        return {"epsilon": None}
     target = target_of(settings)
     return {"epsilon": target.epsilon, target.figure: target.limit}
+
+
+def new_limits(settings: Settings) -> dict[str, Any]:
+    """The limits of a new ledger: the promise, over as many releases in a row as it is for."""
+    return {**limits_of_promise(settings), "window": settings.times or 1} if settings.target else {}
 
 
 def target_of(settings: Settings) -> Target:
@@ -142,15 +128,6 @@ def make_ledger(name: str, limits: Mapping[str, Any]) -> None:
     from empriv.ledger import Ledger, Policy
 
     Ledger(name, policy=Policy(**limits))
-
-
-def change_ledger(name: str, limits: Mapping[str, Any]) -> None:
-    """Set other limits from here on, as `empriv ledger policy` does."""
-    from empriv.ledger import Ledger, Policy
-
-    ledger, policy = Ledger(name, create=False), Policy(**limits)
-    if policy != ledger.policy:
-        ledger.change_policy(policy)
 
 
 def fits_in_words(name: str, book: str, limits: Mapping[str, Any] | None) -> tuple[str, bool]:

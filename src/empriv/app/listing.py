@@ -83,18 +83,6 @@ class Listed:
     def people(self) -> str:
         return _count(self.figures.get("n_individuals"))
 
-    @property
-    def risk(self) -> str:
-        """The largest delta and its epsilon, as the figures say."""
-        told = self.figures.get("figures")
-        first = told[0] if isinstance(told, list) and told and isinstance(told[0], dict) else {}
-        known = [value for value in (first.get("delta"),) if isinstance(value, int | float)]
-        epsilon = first.get("epsilon")
-        try:
-            return f"{max(known):.2g} at {epsilon:g}" if known and isinstance(epsilon, int | float) else ""
-        except OverflowError:  # digits without end
-            return ""
-
     def matches(self, search: str) -> bool:
         """Whether all words of a search are in what is listed."""
         text = " ".join((self.name, self.state, self.asked, self.line, self.promise, self.day)).casefold()

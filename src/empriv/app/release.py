@@ -9,7 +9,6 @@ import json
 import math
 import shlex
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -21,17 +20,15 @@ from empriv.app.folder import Folder
 from empriv.app.form_fields import by_label, positive
 from empriv.app.jobs import Job, latest, start
 from empriv.app.ledgers import (
-    LIMITS,
-    change_ledger,
     fits_in_words,
     ledger_named,
     ledger_of,
-    limits_of,
     make_ledger,
+    new_limits,
     target_of,
 )
 from empriv.app.listing import decided, figures_of_file
-from empriv.app.pages import attached, folder_of, form_of, show, workers_of
+from empriv.app.pages import attached, folder_of, show, workers_of
 from empriv.app.review import check_not_refused, offered, review_to_pass_on, reviews_of
 from empriv.app.run import PAGE
 from empriv.base.storage import WRONG_FACTS
@@ -45,8 +42,7 @@ RELEASE, AS_IT_IS = "Release", "Noise for answers as they are"
 # What people read in the place of a field's name.
 LABELS = {
     "book": "The ledger", "database": "The database", "rows": "The file of rows", "value": "The answer",
-    "confirm": "The box", "granularity": "The step", "limits": "The limits", "queries": "The number of statistics",
-    "window": "The number of releases", "delta": "delta", "epsilon": "epsilon",
+    "confirm": "The box", "granularity": "The step", "delta": "delta", "epsilon": "epsilon",
 }  # fmt: skip
 _DOWNLOADS = {".toml": "application/toml", ".json": "application/json"}
 
@@ -60,26 +56,15 @@ async def release_answer(request: Request, form: Mapping[str, Any]) -> None:
     book = ledger_named(folder, str(form.get("book") or await ledger_of(request, name)))
     if not folder.saved(name, "noise", ".noise.empriv"):
         raise InputError("Design noise first (zero noise also needs a certificate).")
-    if book not in folder.ledgers():
-        raise InputError("The ledger must be made before anything is released.")
     if form.get("offered") != offered(folder, name):
         raise InputError("The audit or its noise has changed since you opened the page. Look again, then release.")
     check_not_refused(folder, name)
     arguments, private = release_arguments(folder, name, book, form)
     if form.get("way") == "database":
         check_label(str(form.get("database")), await workers_of(request).run(labels_of, name))
-    start(folder, name, RELEASE, arguments, private=private)
-
-
-async def set_ledger(request: Request, form: Mapping[str, Any]) -> None:
-    """Make a ledger with limits, or change those of one."""
-    folder, name = folder_of(request), request.path_params["name"]
-    limits = limits_of(form, folder.settings(name))
-    book = ledger_named(folder, str(form.get("book") or await ledger_of(request, name)))
     if book not in folder.ledgers():
-        await workers_of(request).run(make_ledger, book, limits)
-    elif form.get("change") == "yes":
-        await workers_of(request).run(change_ledger, book, limits)
+        await workers_of(request).run(make_ledger, book, new_limits(folder.settings(name)))
+    start(folder, name, RELEASE, arguments, private=private)
 
 
 async def prepare_as_it_is(request: Request, form: Mapping[str, Any]) -> None:
@@ -94,14 +79,12 @@ async def prepare_as_it_is(request: Request, form: Mapping[str, Any]) -> None:
 
 
 async def fits(request: Request) -> Response:
-    """How many releases like this one fit in a row: in the ledger that is there, or in the one that a form asks for."""
+    """How many releases like this one fit in a row: in the ledger that is there, or in the one that would be made."""
     folder, name = folder_of(request), request.path_params["name"]
-    form = await form_of(request) if request.method == "POST" else None
     try:
-        given = request.query_params if form is None else form
-        book = ledger_named(folder, str(given.get("book") or await ledger_of(request, name)))
-        limits = None if form is None else limits_of(form, folder.settings(name))
-        if not folder.saved(name, "noise", ".noise.empriv") or (limits is not None and "window" not in limits):
+        book = ledger_named(folder, request.query_params.get("book") or await ledger_of(request, name))
+        limits = None if book in folder.ledgers() else new_limits(folder.settings(name))
+        if not folder.saved(name, "noise", ".noise.empriv"):
             return show(request, "release_fits.html", sentence="")
         sentence, endless = await workers_of(request).run(fits_in_words, name, book, limits)
     except EmprivError as error:
@@ -113,14 +96,6 @@ async def labels(request: Request) -> Response:
     """Which databases were audited, for the field that names one."""
     known = await workers_of(request).run(labels_of, _saved(request))
     return show(request, "release_labels.html", labels=known)
-
-
-async def noise(request: Request) -> Response:
-    """What the saved noise is, which the page asks for once it is there."""
-    folder, name = folder_of(request), _saved(request)
-    sentences = await workers_of(request).run(noise_in_words, name, folder.settings(name).unit)
-    times = [folder.file(name, ending).stat().st_mtime for ending in (".noise.empriv", ".empriv") if sentences]
-    return show(request, "noise_seen.html", sentences=sentences, older=times != sorted(times, reverse=True))
 
 
 def _saved(request: Request) -> str:
@@ -204,35 +179,6 @@ def check_label(label: str, known: tuple[str, ...]) -> None:
         raise InputError(f"`database` must be one of those that were audited, from {known[0]} to {known[-1]}.")
 
 
-def noise_in_words(name: str, unit: str) -> tuple[str, ...]:
-    """The saved noise of an audit in sentences, none if there is none; called beside the server, in the folder."""
-    import empriv
-    from empriv.words.decision import guess
-    from empriv.words.sentences import amount
-
-    path = Path(f"{name}.noise.empriv")
-    if not path.is_file() or path.is_symlink():  # a link may lead out of the folder
-        return ()
-    saved = empriv.load(path)
-    if isinstance(saved, empriv.TableNoise):
-        errors = max(saved.expected_error.values())
-        said = f"Noise on each of {len(saved.laws):,} numbers moves it by at most ±{amount(errors, unit)} on average."
-        kept = f"It keeps epsilon {saved.epsilon:g} and delta {saved.delta:g}."
-        return (said, f"{kept} {guess(saved.epsilon, saved.delta)}")
-    if not isinstance(saved, empriv.Noise):
-        raise InputError(f"{name}.noise.empriv must hold noise, got something else.")
-    kept = f"epsilon {saved.epsilon:g} and delta {saved.delta:g}"
-    often = "" if saved.times == 1 else f", over {saved.times:,} publications together"
-    cost = (
-        ()
-        if saved.law.only_point
-        else (f"The noise moves an answer by ±{amount(saved.expected_error, unit)} on average.",)
-    )
-    assumed = saved.notes if saved.law.only_point else ()
-    said = f"It keeps {kept}{often}. {guess(saved.epsilon, saved.delta, times=saved.times)}"
-    return (*cost, said, saved.law.words, *assumed)
-
-
 def _check_value(text: str, *, several: bool) -> None:
     """Refuse what is no number here, beside its field; the sentence never repeats it."""
     numbers = [line.rpartition("=")[2] for line in text.splitlines()] if several else [text]
@@ -275,18 +221,23 @@ async def release_content(request: Request, settings: Settings, form: Mapping[st
         "noisy": folder.saved(name, "noise", ".noise.empriv"), "book": book, "books": folder.ledgers(),
         "offered": offered(folder, name), "released": released, "refused": refused,
         "ended": last is not None and last.state in ("lost", "cancelled"),
-        "not_released": None if failed is None else failed.said, "limits": LIMITS, "given": given,
+        "not_released": None if failed is None else failed.said, "given": given, "older": _is_older(folder, name),
         "tables": [("", "none"), *((table, table) for table in folder.tables())],
-        "several": figures_of_file(folder, name).get("n_components") is not None, "target": bool(settings.target),
-        "times": settings.times or 1, "release_command": shlex.join(command), "unit": settings.unit,
+        "several": figures_of_file(folder, name).get("n_components") is not None,
+        "release_command": shlex.join(command), "unit": settings.unit,
         "reviews": reviews,
         "checked": next((each for each in reviews if released and each["time"][:19] <= released["time"][:19]), None),
     }  # fmt: skip
 
 
+def _is_older(folder: Folder, name: str) -> bool:
+    """Whether the noise was designed before the audit was run again."""
+    times = [path.stat().st_mtime for end in (".noise.empriv", ".empriv") if (path := folder.written(name, end))]
+    return len(times) == 2 and times != sorted(times, reverse=True)
+
+
 ROUTES = [
-    Route("/audits/{name}/release/noise", noise),
     Route("/audits/{name}/release/labels", labels),
-    Route("/audits/{name}/release/fits", fits, methods=["GET", "POST"]),
+    Route("/audits/{name}/release/fits", fits),
     Route("/audits/{name}/files/{kind}", download),
 ]

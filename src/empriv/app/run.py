@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import time
 from collections.abc import Mapping
@@ -23,18 +22,8 @@ from empriv.errors import InputError
 
 PAGE = "Page"
 """Title of the job that writes the page of a saved audit."""
-# Which step asks for a setting, by the words of an error; names in backquotes come first.
-_ASKED_IN = {
-    "data": (
-        "files", "FILES", "file", "table", "tables", "sql", "source", "upload", "server", "individual", "database",
-        "databases", "subsamples", "fraction", "timezone", "unidentified", "query", "component", "unit", "order",
-        "column", "aggregate", "SQL",
-    ),
-    "promise": ("target", "epsilon", "times", "known", "ledger", "scope", "presence", "density"),
-}  # fmt: skip
 _PLAIN = (".csv", ".tsv", ".parquet", ".json", ".jsonl", ".ndjson")  # files that cannot lead to others
 _WRITTEN = ("json", "save", "report")  # settings that the command is given here
-_BY_WORD = {word: step for step, words in _ASKED_IN.items() for word in words}
 _DEMO = "demo"
 
 
@@ -121,7 +110,7 @@ async def run_content(request: Request, settings: Settings) -> dict[str, Any]:
     command = ("empriv", *arguments_of(name, trusted=bool(distrusted) or _named(folder, settings)))
     return {
         "lacks": lacks, "job": job, "last": last, "ready": ready, "distrusted": distrusted,
-        "run_command": shlex.join(command), "mend": step_for(last.said) if last and last.state == "failed" else None,
+        "run_command": shlex.join(command),
         "elapsed": "" if job is None else elapsed(job),
     }  # fmt: skip
 
@@ -177,13 +166,6 @@ def what_needs_trust(settings: Settings) -> str:
     except InputError as error:
         return str(error).partition("\nHint:")[0]
     return ""
-
-
-def step_for(sentence: str) -> str | None:
-    """The step that can mend what an error says, if one can."""
-    quoted = re.findall(r"`(?:--)?([\w-]+)", sentence)
-    words = [*(word.replace("-", "_") for word in quoted), *re.findall(r"\w+", sentence)]
-    return next((_BY_WORD[word] for word in words if word in _BY_WORD), None)
 
 
 def _is_under_way(folder: Folder, name: str) -> bool:

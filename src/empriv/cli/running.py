@@ -29,6 +29,7 @@ from empriv.words.decision import NO_TARGET, PUBLISH
 if TYPE_CHECKING:
     from empriv.auditing.audit import Audit
     from empriv.collecting import Databases, DuckDBEngine
+    from empriv.comparing.ways import Action
     from empriv.validate.verdict import Verdict
     from empriv.words.decision import Decision
 
@@ -174,14 +175,16 @@ def judged(
         return Finished(audit, verdicts, None, None, (), salt)
     given = [verdict for _, verdict in verdicts]
     decision = audit.decision(given)
-    advice, instead = None, ""
+    advice, instead, best = None, "", None
     if settings.report is not None and not settings.public:
         from empriv.report.page.actions import instead_of, quick_advice, worst_first
 
         bar.begin(_WAYS)
         worst, data = [verdict for _, verdict in worst_first(verdicts)], None if rows is None else rows()
         advice = quick_advice(audit, worst, saved or "audit.empriv", data=data, engine=engine)
-        instead, _ = instead_of(decision, advice, audit)
+        instead, meets = instead_of(decision, advice, audit)
+        best = advice.best if advice is not None and meets else None
+    tried = instead and not (best is not None and best.toml)  # that takes an audit.toml, which `empriv advise` writes
     asked_at = epsilons or audit.epsilons
     ranked_at = max(given, key=_how_bad).epsilon if given else asked_at[0]
     exposed = None
@@ -210,7 +213,7 @@ def judged(
             once=None if audit.times == 1 else [float(delta) for delta in audit.once.delta(asked_at)],
             unit=audit.unit if single else "spreads", answer="the answer" if single else "a number",
             further=(*often, *(() if further is None else further(audit))),
-            next_step=("", "") if instead else next_step(audit, given, decision, saved, advise),
+            next_step=_next_tried(best) if tried else next_step(audit, given, decision, saved, advise),
             verbose=settings.verbose, tail=tail_sentence(audit.epsilon(0.0)) if tail else "",
         )  # fmt: skip
     elif not quiet:
@@ -259,6 +262,11 @@ def typed_for(name: str) -> str:
             several = joined if isinstance(joined, list | tuple) else (joined,)
             words += [word for one in several for word in (parameter.opts[0], str(one))]
     return " ".join(("empriv", name, *map(quoted, words)))
+
+
+def _next_tried(best: Action | None) -> tuple[str, str]:
+    """The command of what was tried and serves; nothing if nothing does."""
+    return ("", "") if best is None else ("do that:", best.command)
 
 
 def next_step(
