@@ -23,6 +23,6 @@ def called(
     **options: Any,
 ) -> Results:
     """Results; ``options`` are those of the query and of `collect_calls`."""
-    own = {name: options.pop(name) for name in ("frame", "draws", "seed") if name in options}
+    own = {name: options.pop(name) for name in ("draws", "seed") if name in options}
     there = Presence(np.asarray(databases), np.asarray(individuals), np.asarray(starts), np.asarray(entry_database))
     return collect_calls(FunctionQuery(function, **own), fetch, there, **options)

@@ -14,7 +14,6 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from decimal import Decimal
 
-import joblib
 import numpy as np
 import pytest
 from calling import called
@@ -343,31 +342,13 @@ def test_running_out_of_memory_is_not_an_outcome():
         random_tables(9).collect(greedy, jobs=1)
 
 
-@pytest.mark.parametrize("frame", ["dict", "pandas", "polars", "arrow"])
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_frames(frame, jobs):
-    totals = {
-        "dict": lambda rows: rows["amount"].sum(),
-        "pandas": lambda rows: rows["amount"].sum(),
-        "polars": lambda rows: rows["amount"].sum(),
-        "arrow": lambda rows: __import__("pyarrow.compute").compute.sum(rows["amount"]),
-    }
-    tables = random_tables(10)
-    results = tables.collect(totals[frame], frame=frame, jobs=jobs)
-    np.testing.assert_allclose(results.entry_q, tables.brute_force(total_amount), rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("frame", ["dict", "pandas"])
 @pytest.mark.parametrize("draws", [None, 2])
-def test_a_function_that_spoils_its_rows_spoils_only_its_own(frame, draws):
+def test_a_function_that_spoils_its_rows_spoils_only_its_own(draws):
     def spoil(rows, *_):
         total = float(np.sum(rows["amount"])) + sum(map(len, rows["tags"]))
         for tags in rows["tags"]:
             tags.append("spoilt")
-        if frame == "dict":
-            rows["amount"][:] = 1e9
-        else:
-            rows.loc[:, "amount"] = 1e9
+        rows["amount"][:] = 1e9
         rows["who"] = 0
         return total
 
@@ -376,7 +357,7 @@ def test_a_function_that_spoils_its_rows_spoils_only_its_own(frame, draws):
         columns["tags"] = np.empty(len(codes), object)
         columns["tags"][:] = [["a"] for _ in codes]
     expected = tables.brute_force(lambda rows: rows["amount"].sum() + len(rows["tags"]))
-    results = tables.collect(spoil, frame=frame, draws=draws, jobs=1)
+    results = tables.collect(spoil, draws=draws, jobs=1)
     np.testing.assert_allclose(results.entry_q.reshape(len(expected), -1).T, [expected] * (draws or 1), rtol=1e-12)
 
 
@@ -440,21 +421,6 @@ def test_rows_that_cannot_be_read_are_an_error_without_its_message(jobs):
         called(total_amount, **presence, jobs=jobs)
     assert "SECRET" not in str(caught.value)
     assert "SECRET" not in str(caught.value.__context__)
-
-
-def test_an_outer_joblib_configuration_is_respected():
-    thread_names = set()
-
-    def whose(rows):
-        thread_names.add(threading.current_thread().name)
-        return rows["amount"].sum()
-
-    tables = random_tables(16)
-    with joblib.parallel_config("threading", n_jobs=2):
-        results = tables.collect(whose)
-    np.testing.assert_allclose(results.entry_q, tables.brute_force(total_amount))
-    assert thread_names
-    assert "MainThread" not in thread_names
 
 
 @pytest.mark.slow
@@ -533,7 +499,6 @@ def test_a_damaged_piece_is_dropped_and_only_it_is_repeated(tmp_path):
     [
         {"seed": 1},
         {"draws": 3},
-        {"frame": "pandas"},
         {"databases": np.array([0, 1, 2, 9])},
         {"individuals": np.arange(12)},
         {"function": lambda rows, rng: rows["amount"].sum() - rng.normal()},

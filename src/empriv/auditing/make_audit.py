@@ -44,7 +44,6 @@ from empriv.scale.totalled_risk import TotalledRisk
 
 if TYPE_CHECKING:
     from empriv.collecting import Databases, Engine
-    from empriv.collecting.functions.frames import FrameKind
     from empriv.collecting.run_query import QueryLike, Run
 
 DEFAULT_EPSILONS = (0.05, 0.1, 0.2)
@@ -75,7 +74,6 @@ def audit(
     checkpoint: str | PathLike[str] | None = None,
     progress: bool | None = None,
     notice: Callable[[str], None] | None = None,
-    frame: FrameKind = "dict",
     in_chunks: bool | None = None,
     keep: int = KEEP,
     deltas: Iterable[float] | float = 0.0,
@@ -104,7 +102,7 @@ def audit(
     noun : what an individual is called there, such as "aircraft"; default: by the column that identifies it
     paper : ask as the paper does: nothing is counted as known, databases are random, and the estimate decides
     target : what it is judged by, such as "delta <= 0.05 at 0.1", or several; a saved audit keeps it
-    draws, rng, post, engine, memory_limit, timeout, jobs, checkpoint, progress, notice, frame : as for `collect`;
+    draws, rng, post, engine, memory_limit, timeout, jobs, checkpoint, progress, notice : as for `collect`;
         a checkpoint of an SQL query (on a cluster, a directory) is of people who are measured in chunks
     in_chunks : measure a chunk of people at a time, keep the most exposed and total the others, at the epsilons asked
         for and those of targets. None does so where the results do not fit in memory or within ``memory_limit``, or are
@@ -142,7 +140,7 @@ def audit(
 
     run = Run(
         draws=draws, rng=rng, engine=engine, memory_limit=memory_limit, timeout=timeout, jobs=jobs,
-        checkpoint=checkpoint, progress=progress, notice=notice, frame=frame,
+        checkpoint=checkpoint, progress=progress, notice=notice,
     )  # fmt: skip
     options = ChunkOptions(
         rising_epsilons([*epsilons, *(target.epsilon for target in targets)]),

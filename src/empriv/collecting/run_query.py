@@ -21,7 +21,6 @@ from empriv.base.scratch import scratch_directory
 from empriv.collecting.assemble import apply_post
 from empriv.collecting.deletion import verify
 from empriv.collecting.engines.engine import ClusterEngine, Engine, Session
-from empriv.collecting.functions.frames import FrameKind, frame_kind
 from empriv.collecting.origins import sketch_rows
 from empriv.collecting.profile import missing_days, out_of_order
 from empriv.collecting.queries import Query, query_of
@@ -48,7 +47,6 @@ class Run:
     checkpoint : file from which an interrupted run of a function resumes
     progress : False never shows progress, True always, None if the work lasts
     notice : called with a sentence before work that may last
-    frame : what a function receives
     sketch : whether rows are sketched, by which a ledger knows them again
     verified_on : label of the database on which people are deleted to verify the query; None draws some at random
     """
@@ -62,7 +60,6 @@ class Run:
     checkpoint: str | PathLike[str] | None = None
     progress: bool | None = None
     notice: Callable[[str], None] | None = None
-    frame: FrameKind = "dict"
     sketch: bool = False
     verified_on: Any = None
 
@@ -72,7 +69,6 @@ class Run:
         object.__setattr__(self, "rng", whole_number("rng", self.rng, least=0))
         jobs_or_none(self.jobs)
         progress_or_none(self.progress)
-        frame_kind(self.frame)
         for name in self._limits if self.engine is not None else ():
             raise InputError(f"`{name}` must not be given beside `engine`. Hint: DuckDBEngine({name}=...).")
 
@@ -91,7 +87,7 @@ class Run:
 
     def of_another_query(self) -> Run:
         """The same engine and limits for a query beside the one asked: no draws, and nothing to resume from."""
-        return replace(self, draws=None, rng=0, jobs=None, checkpoint=None, frame="dict", sketch=False)
+        return replace(self, draws=None, rng=0, jobs=None, checkpoint=None, sketch=False)
 
     def _engine_for(self, data: Databases, cluster: bool) -> Engine:
         """Spark for a Spark DataFrame unless it is small, DuckDB for all else."""
@@ -130,15 +126,14 @@ def collect(
     checkpoint: str | PathLike[str] | None = None,
     progress: bool | None = None,
     notice: Callable[[str], None] | None = None,
-    frame: FrameKind = "dict",
 ) -> Results:
     """Run a query on every database, with everyone and without each individual.
 
     Parameters
     ----------
     data : Databases
-    query : SQL text, an SQL expression of aggregates, or a function of the rows; or a list of several, which are run
-        one after the other and make one vector
+    query : SQL text, an SQL expression of aggregates, or a function of the rows, which are a dict of arrays; or a list
+        of several, which are run one after the other and make one vector
     draws : number of draws from a randomised function
     rng : seed of a randomised function
     post : function applied to each result that is a number
@@ -149,7 +144,6 @@ def collect(
     checkpoint : file from which an interrupted run of a function resumes
     progress : False never shows progress, True always, None if the work takes long
     notice : called with a sentence before work that may take long; by default it is printed to stderr
-    frame : what a function receives: a ``"dict"`` of arrays, or a ``"pandas"``, ``"polars"`` or ``"arrow"`` frame
 
     Examples
     --------
@@ -160,7 +154,7 @@ def collect(
     """
     run = Run(
         draws=draws, rng=rng, engine=engine, memory_limit=memory_limit, timeout=timeout, jobs=jobs,
-        checkpoint=checkpoint, progress=progress, notice=notice, frame=frame,
+        checkpoint=checkpoint, progress=progress, notice=notice,
     )  # fmt: skip
     return run_query(data, query, run, post=post)
 
@@ -296,7 +290,7 @@ def _run_function(engine: Engine, data: Databases, function: Callable[..., Any],
     from empriv.collecting.functions.chunks import FunctionQuery
     from empriv.collecting.functions.verify_calls import copier, verify_calls
 
-    query = FunctionQuery(function, run.frame, run.draws, run.rng)
+    query = FunctionQuery(function, run.draws, run.rng)
     if isinstance(engine, ClusterEngine):
         if run.checkpoint is not None or run.jobs is not None:
             raise InputError("`checkpoint` and `jobs` must be None with Spark, which runs the function itself.")

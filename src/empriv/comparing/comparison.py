@@ -41,7 +41,6 @@ from empriv.words.sentences import number, percent
 if TYPE_CHECKING:
     import empriv
     from empriv.collecting import Databases, Engine
-    from empriv.collecting.functions.frames import FrameKind
 
 HEADERS = (
     "protocol", "delta", "upper bound", "total risk", "mean error", "90% of errors", "bias", "relative", "no answer",
@@ -489,7 +488,6 @@ def compare(
     jobs: int | None = None,
     progress: bool | None = None,
     notice: Callable[[str], None] | None = None,
-    frame: FrameKind = "dict",
 ) -> Comparison:
     """Compare protocols by their privacy, and by their error against the truth.
 
@@ -508,7 +506,7 @@ def compare(
         comparison then recommends the least error among those that meet it, or says that none does
     draws : of each randomised protocol for each database; default: 4 to 64, to make about 1,500 in all
     rng : seed; protocols draw the same random numbers from it, so that they do not differ by chance
-    engine, memory_limit, timeout, jobs, progress, notice, frame : as for `collect`
+    engine, memory_limit, timeout, jobs, progress, notice : as for `collect`
 
     Returns
     -------
@@ -536,7 +534,7 @@ def compare(
     goal = None if target is None else Goal.from_target(target)
     run = Run(
         draws=draws, rng=rng, engine=engine, memory_limit=memory_limit, timeout=timeout, jobs=jobs,
-        progress=progress, notice=notice, frame=frame,
+        progress=progress, notice=notice,
     )  # fmt: skip
     # Check all of them before any is run.
     ways = {name: _as_protocol(name, protocol, data) for name, protocol in protocols.items()}

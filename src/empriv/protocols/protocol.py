@@ -10,7 +10,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -23,8 +23,6 @@ from empriv.protocols.answer_steps import AnswerStep, Passed
 from empriv.protocols.changed_queries import adds_people_up, capped_people
 from empriv.results import Results
 
-if TYPE_CHECKING:
-    from empriv.collecting.functions.frames import FrameKind
 
 DRAWS = 64
 """Draws of a randomised protocol for each database, by default."""
@@ -90,7 +88,6 @@ class Protocol:
         jobs: int | None = None,
         progress: bool | None = None,
         notice: Callable[[str], None] | None = None,
-        frame: FrameKind = "dict",
     ) -> Results:
         """Published answers on every database, with everyone and without each individual.
 
@@ -100,11 +97,11 @@ class Protocol:
         draws : how often a randomised protocol is run on each database; default: 64. One that is not random is
             run once, whatever you ask for, and its results have no draws
         rng : seed; steps of one kind draw the same numbers from it in every protocol
-        engine, memory_limit, jobs, progress, notice, frame : as for `empriv.collect`
+        engine, memory_limit, jobs, progress, notice : as for `empriv.collect`
         """
         run = Run(
             draws=draws, rng=rng, engine=engine, memory_limit=memory_limit, jobs=jobs, progress=progress,
-            notice=notice, frame=frame,
+            notice=notice,
         )  # fmt: skip
         return self.publish(data, run)
 

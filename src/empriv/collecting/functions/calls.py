@@ -34,7 +34,7 @@ from empriv.results import Outcome, Results
 _CHUNK_SECONDS = 1.0
 _LOCAL_SECONDS = 1.0
 _CHUNK_BYTES = 2**26
-_MARKED = "function, seed, draws, way of drawing, frame, databases or individuals"
+_MARKED = "function, seed, draws, way of drawing, databases or individuals"
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,10 +95,10 @@ def collect_calls(
     fetch : gives the rows of a database. It is pickled with every chunk: it should hold where the data is, or NumPy
         arrays (which joblib shares between processes), rather than large objects.
     there : who is in which database
-    jobs : number of processes; None uses all cores, or what an outer ``joblib.parallel_config`` says
+    jobs : number of processes; None uses all cores
     checkpoint : a file that keeps finished work, so that a run interrupted in any way continues from there when called
         again with the same arguments. It is never deleted here: the caller does that once the results are safe. It
-        records the function, seed, draws, frame, databases and individuals, and refuses others; it does not record
+        records the function, seed, draws, databases and individuals, and refuses others; it does not record
         the values in the rows, so delete it when they change.
     progress : whether to show progress; None shows it if the work takes long
 
@@ -114,7 +114,7 @@ def collect_calls(
         if checkpoint is not None:
             drawn = None if query.draws is None else (query.draws, SEEDING)
             mark = fingerprint(
-                query.function, query.frame, drawn, query.seed, there.databases, there.individuals, there.starts,
+                query.function, drawn, query.seed, there.databases, there.individuals, there.starts,
                 there.entry_database,
             )  # fmt: skip
             keep = stack.enter_context(open_checkpoint(checkpoint, mark, of=_MARKED))
@@ -152,13 +152,13 @@ def _next_tasks(there: Presence, chunks: list[Chunk], workers: int) -> list[Chun
     ]
     if everyone:
         return everyone
-    call_seconds, fetch_seconds, item_bytes = _costs(chunks, n_databases)
-    lengths = [len(items) for items in left]
+    call_seconds = _seconds_of_an_item(chunks, n_databases)
+    item_bytes = 9 * max(chunk.values[0].size for chunk in chunks)
     # Enough chunks to keep every worker busy to the end, long enough to pay for fetching the rows.
-    fair = float(call_seconds @ lengths) / (4 * workers)
+    fair = float(call_seconds @ [len(items) for items in left]) / (4 * workers)
+    seconds = max(min(_CHUNK_SECONDS, fair), 0.1)
     tasks = []
     for j in range(n_databases):
-        seconds = max(min(_CHUNK_SECONDS, fair), 5 * fetch_seconds[j], 0.05)
         size = max(1, min(int(seconds / call_seconds[j]), _CHUNK_BYTES // item_bytes))
         members = there.members(j)
         for stretch in _stretches(left[j], size):
@@ -183,19 +183,13 @@ def _stretches(items: npt.NDArray[np.int64], size: int) -> Iterator[range]:
             yield range(int(part[0]), int(part[-1]) + 1)
 
 
-def _costs(chunks: list[Chunk], n_databases: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], int]:
-    """Seconds for an item and for fetching, on each database; bytes of an item."""
-    items, calls, fetches, fetched = (np.zeros(n_databases) for _ in range(4))
+def _seconds_of_an_item(chunks: list[Chunk], n_databases: int) -> npt.NDArray[np.float64]:
+    """On each database, where every one has been called with everyone."""
+    items, calls = np.zeros(n_databases), np.zeros(n_databases)
     for chunk in chunks:
         items[chunk.database] += len(chunk.values)
         calls[chunk.database] += chunk.call_seconds
-        fetches[chunk.database] += 1
-        fetched[chunk.database] += chunk.fetch_seconds
-    widest = max((chunk.values[0].size for chunk in chunks), default=1)
-    # A database without calls so far is assumed to be like the others.
-    mean = max(float(calls.sum()), 1e-7) / max(float(items.sum()), 1.0)
-    per_item = np.where(items > 0, np.maximum(calls, 1e-7) / np.maximum(items, 1), mean)
-    return per_item, fetched / np.maximum(fetches, 1), 9 * widest
+    return np.maximum(calls, 1e-7) / items
 
 
 class _Crew:
@@ -203,14 +197,9 @@ class _Crew:
 
     def __init__(self, jobs: int | None) -> None:
         from joblib import effective_n_jobs
-        from joblib.parallel import get_active_backend
 
-        jobs = jobs_or_none(jobs)
-        backend, outer_jobs = get_active_backend()
-        # A backend that somebody configured is the same object each time; the default is made anew each time.
-        configured = outer_jobs is not None or get_active_backend()[0] is backend
-        self._jobs = jobs if jobs is not None else (-1 if outer_jobs is None else outer_jobs)
-        self._local_until = -math.inf if configured or jobs is not None else time.monotonic() + _LOCAL_SECONDS
+        self._jobs = -1 if jobs is None else jobs_or_none(jobs)
+        self._local_until = -math.inf if jobs is not None else time.monotonic() + _LOCAL_SECONDS
         self.workers = max(1, int(effective_n_jobs(self._jobs)))
 
     def run(self, query: FunctionQuery, fetch: Fetch, tasks: list[ChunkTask]) -> Generator[Chunk, None, None]:
@@ -254,7 +243,7 @@ def _refuse_if_all_failed(chunks: list[Chunk]) -> None:
             f"The query must work on at least one database with everyone, got an exception on each: "
             f"{whole[0].failure}, on database {whole[0].database}. "
             "Hint: its message is withheld, since it may hold row values; call the function yourself to see it. "
-            'Rows are a dict of arrays, unless `frame` is "pandas", "polars" or "arrow".'
+            "Rows are a dict of arrays: pandas.DataFrame(rows) makes a frame of them."
         )
 
 

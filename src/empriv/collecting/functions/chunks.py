@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from empriv.collecting.functions.frames import DatabaseRows, FrameKind, group_rows
+from empriv.collecting.functions.database_rows import DatabaseRows, group_rows
 from empriv.errors import EmprivError, QueryError, SourceError
 from empriv.results import Outcome
 
@@ -222,16 +222,15 @@ class FunctionQuery:
 
     Attributes
     ----------
-    function : ``function(rows)`` returns a number, a sequence of numbers, a mapping of names to numbers, or None; with
-        ``draws`` it is called as ``function(rows, rng)``. The rows are its own: it may change them.
-    frame : what the rows are: a "dict" of arrays, or a "pandas", "polars" or "arrow" frame
+    function : ``function(rows)``, of a dict of arrays, returns a number, a sequence of numbers, a mapping of names to
+        numbers, or None; with ``draws`` it is called as ``function(rows, rng)``. The rows are its own: it may change
+        them.
     draws : calls for each result of a randomised function, each with the generator of (seed, database, draw): so chance
         is the same with everyone and without each individual, and no result depends on the order of the work
     seed : a whole number
     """
 
     function: Callable[..., Any]
-    frame: FrameKind = "dict"
     draws: int | None = None
     seed: int = 0
 
@@ -262,7 +261,7 @@ class Chunk:
     names : components; empty for one number, None if every item failed or was absent
     values, outcomes : arrays (items, draws, components)
     failure : type and place of the first exception, or None
-    fetch_seconds, call_seconds : time taken to get the rows, and by all calls
+    call_seconds : time taken by all calls
     """
 
     database: int
@@ -271,7 +270,6 @@ class Chunk:
     values: npt.NDArray[np.float64]
     outcomes: npt.NDArray[np.int8]
     failure: str | None
-    fetch_seconds: float
     call_seconds: float
 
     @property
@@ -300,9 +298,7 @@ class Chunk:
 
 def run_task(query: FunctionQuery, fetch: Fetch, task: ChunkTask) -> Chunk:
     """One chunk; this is what workers do."""
-    began = time.perf_counter()
-    rows = _fetched(query, fetch, task)
-    fetch_seconds = time.perf_counter() - began
+    rows = _fetched(fetch, task)
     twice = task.twice and query.draws is None
     earlier = _call(query, rows, task.database, int(task.individuals[0]), 0)[0] if twice else None
     fetched = time.perf_counter()
@@ -329,12 +325,11 @@ def run_task(query: FunctionQuery, fetch: Fetch, task: ChunkTask) -> Chunk:
         values=np.array([[values for _, values, _ in draws] for draws in aligned], np.float64),
         outcomes=np.array([[outcomes for _, _, outcomes in draws] for draws in aligned], np.int8),
         failure=failures[0] if failures else None,
-        fetch_seconds=fetch_seconds,
         call_seconds=time.perf_counter() - fetched,
     )
 
 
-def _fetched(query: FunctionQuery, fetch: Fetch, task: ChunkTask) -> DatabaseRows:
+def _fetched(fetch: Fetch, task: ChunkTask) -> DatabaseRows:
     try:
         columns, codes = fetch(task.database)
     except EmprivError:
@@ -342,7 +337,7 @@ def _fetched(query: FunctionQuery, fetch: Fetch, task: ChunkTask) -> DatabaseRow
     except Exception as error:
         trouble = _where(error)
     else:
-        return group_rows(columns, codes, kind=query.frame, members=task.members, database=task.database)
+        return group_rows(columns, codes, members=task.members, database=task.database)
     # Raised outside of `except`, so that it does not carry the other's message, which may hold row values.
     raise SourceError(f"The rows of database {task.database} cannot be read: {trouble}.")
 
