@@ -26,7 +26,6 @@ def chunk(database, names=("a", "ü")):
         values=np.random.default_rng(database).normal(size=(3, 2, width)),
         outcomes=np.arange(6 * width, dtype=np.int8).reshape(3, 2, width) % 6,
         failure="ValueError in line 3 of query.py",
-        fetch_seconds=0.25,
         call_seconds=1.5,
     )
 
@@ -55,7 +54,7 @@ def test_what_is_written_is_read_back(path):
     written = [chunk(0), chunk(1, names=()), chunk(2, names=None)]
     write(path, written)
     for found, expected in zip(read(path), written, strict=True):
-        for name in ("database", "first", "names", "failure", "fetch_seconds", "call_seconds", "stop"):
+        for name in ("database", "first", "names", "failure", "call_seconds", "stop"):
             assert getattr(found, name) == getattr(expected, name)
         np.testing.assert_array_equal(found.values, expected.values)
         np.testing.assert_array_equal(found.outcomes, expected.outcomes)

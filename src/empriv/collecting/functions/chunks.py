@@ -346,7 +346,7 @@ def _call(
     query: FunctionQuery, rows: DatabaseRows, database: int, individual: int, draw: int
 ) -> tuple[Answer, str | None]:
     """The answer of one call, and the exception it raised, if any."""
-    arguments = [rows.everyone() if individual < 0 else rows.without(individual)]
+    arguments: list[Any] = [rows.everyone() if individual < 0 else rows.without(individual)]
     if query.draws is not None:
         arguments.append(chance_of(query.seed, database, draw))
     starved = False
