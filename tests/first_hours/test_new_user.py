@@ -121,7 +121,7 @@ REFUSED: list[tuple[str, dict[str, str], str]] = [
     ("sales.csv", {"individual": "person"}, "got 'person'. Hint: the names stand in the first line of a CSV file."),
     ("Spaces.CSV", {"individual": "client_id"}, "Hint: did you mean 'Client ID'?"),
     # "No function matches the given name and argument types 'sum(VARCHAR)'. You might need to add explicit type casts."
-    ("commas.csv", {}, "Hint: it has decimal commas: CAST(replace(amount, ',', '.') AS DOUBLE) makes numbers of them."),
+    ("commas.csv", {}, "Hint: CAST(replace(amount, ',', '.') AS DOUBLE) makes numbers of its values."),
     ("gaps.csv", {}, "needs a number in sum(), but 'amount' at line 1, column 12 is not one. Hint: TRY_CAST("),
     ("euros.csv", {"query": "avg(amount)"}, "Hint: none of its 160 values is a number as it stands"),
     # "DuckDB reports a InvalidInputException."

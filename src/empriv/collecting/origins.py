@@ -202,8 +202,8 @@ _KNOWN = "HASH(1.5::DOUBLE, 'a', 'a text of more than twelve letters', 7::BIGINT
 
 
 def sketch_rows(session: Session, data: Databases) -> RowSketches | None:
-    """Sketches of the rows of each database; None for an engine that does not digest rows, and for random databases."""
-    if not session.digests_rows or data.draws is not None:
+    """Sketches of the rows of each database; None for random databases."""
+    if data.draws is not None:
         return None
     own = sorted(session.columns[DATA], key=str.lower)
     types = session.fetch(_parsed(f"SELECT {', '.join(f'TYPEOF({quoted(c)}) AS c{k}' for k, c in enumerate(own))} "

@@ -195,12 +195,16 @@ def _run_one(data: Databases, query: Query, run: Run) -> Results:
                 (run.notice or to_stderr)(sentence)
             results, rewritten = answered(session, query, show=run.progress, notice=run.notice)
             verified = verify(engine, session, data, query, results, rewritten=rewritten, on=run.verified_on)
-            results = replace(results, verified=verified, rows=_sketches(session, data, run))
+            results = replace(
+                results,
+                verified=verified,
+                rows=_sketches(engine, session, data, run),
+            )
     return results if query.post is None else apply_post(results, query.post)
 
 
-def _sketches(session: Session, data: Databases, run: Run) -> RowSketches | None:
-    return sketch_rows(session, data) if run.sketch else None
+def _sketches(engine: Engine, session: Session, data: Databases, run: Run) -> RowSketches | None:
+    return sketch_rows(session, data) if run.sketch and not isinstance(engine, ClusterEngine) else None
 
 
 @contextmanager
@@ -302,7 +306,7 @@ def _run_function(engine: Engine, data: Databases, function: Callable[..., Any],
         with engine.session(data) as session:
             fetch = session.extract(directory)
             there = presence_of(session.databases, session.individuals, session.presence())
-            sketches = _sketches(session, data, run)
+            sketches = _sketches(engine, session, data, run)
         fresh = copier(function)
         results = collect_calls(
             query, fetch, there, jobs=run.jobs, checkpoint=run.checkpoint, progress=run.progress

@@ -23,7 +23,6 @@ from empriv.protocols.answer_steps import AnswerStep, Passed
 from empriv.protocols.changed_queries import adds_people_up, capped_people
 from empriv.results import Results
 
-
 DRAWS = 64
 """Draws of a randomised protocol for each database, by default."""
 

@@ -132,10 +132,6 @@ class Session(Protocol):
         """Sentences about how the rows were read, where that had to be found out."""
 
     @property
-    def digests_rows(self) -> bool:
-        """Whether it knows DuckDB's HASH, by which rows are digested."""
-
-    @property
     def drawn(self) -> bool:
         """Whether databases are random samples of individuals, whose rows are each once in `MASTER`."""
 

@@ -24,8 +24,12 @@ _NUMERIC = (
 )  # fmt: skip
 # Numbers as people write them: signs of money and per cent, spaces, and commas between thousands or before decimals.
 _THOUSANDS = "REGEXP_MATCHES(x, '^[^0-9]*[0-9]{1,3}(,[0-9]{3})+([.][0-9]+)?[^0-9]*$')"
-_BARE = "REGEXP_REPLACE(x, '[£$€¥%, ]', '', 'g')"
-_BARE_COMMA = "REPLACE(REGEXP_REPLACE(x, '[£$€¥%. ]', '', 'g'), ',', '.')"
+_WAYS = {
+    "plain": "x",
+    "bare": "REGEXP_REPLACE(x, '[£$€¥%, ]', '', 'g')",
+    "comma": "REPLACE(x, ',', '.')",
+    "bare_comma": "REPLACE(REGEXP_REPLACE(x, '[£$€¥%. ]', '', 'g'), ',', '.')",
+}
 
 
 def explained(session: Session, query: Query, error: QueryError) -> QueryError:
@@ -111,31 +115,18 @@ def _text_for_number(session: Session, query: Query) -> str | None:
             )
         if kind != "other":
             continue
-        text = fill("CAST(x AS TEXT)", x=column)
-        base.set("expressions", [
-            exp.alias_(fill(template, x=text), name)
-            for name, template in (
-                ("n", "COUNT(x)"),
-                ("plain", "COUNT(TRY_CAST(x AS DOUBLE))"),
-                ("comma", "COUNT(TRY_CAST(REPLACE(x, ',', '.') AS DOUBLE))"),
-                ("grouped", "COUNT(CASE WHEN x LIKE '%,%' AND NOT " + _THOUSANDS + " THEN 1 END)"),
-                ("bare", f"COUNT(TRY_CAST({_BARE} AS DOUBLE))"),
-                ("bare_comma", f"COUNT(TRY_CAST({_BARE_COMMA} AS DOUBLE))"),
-            )
-        ])  # fmt: skip
-        found = session.fetch(base)
-        n, plain, comma, odd, bare, bare_comma = (int(column.values[0]) for column in found.values())
-        name = column.sql("duckdb")
-        if plain < bare == n and odd == 0:
-            hint = f"CAST({_written(_BARE, name)} AS DOUBLE) strips what is no digit, and makes numbers of its values."
-        elif comma == n and plain < n:
-            hint = f"it has decimal commas: CAST(replace({name}, ',', '.') AS DOUBLE) makes numbers of them."
-        elif plain == n:
-            hint = f"CAST({name} AS DOUBLE) makes numbers of its values."
-        elif bare_comma == n:
-            hint = f"CAST({_written(_BARE_COMMA, name)} AS DOUBLE) strips what is no digit, and makes numbers of it."
-        elif plain:
-            hint = f"TRY_CAST({name} AS DOUBLE) makes numbers of {plain:,} of its {n:,} values, and NULL of the others."
+        name, text = column.sql("duckdb"), fill("CAST(x AS TEXT)", x=column)
+        ways = {way: f"COUNT(TRY_CAST({template} AS DOUBLE))" for way, template in _WAYS.items()}
+        counted = {"n": "COUNT(x)", "odd": f"COUNT(CASE WHEN x LIKE '%,%' AND NOT {_THOUSANDS} THEN 1 END)", **ways}
+        base.set("expressions", [exp.alias_(fill(template, x=text), called) for called, template in counted.items()])
+        found = {called: int(column.values[0]) for called, column in session.fetch(base).items()}
+        n = found["n"]
+        fitting = [way for way in _WAYS if found[way] == n and not (way == "bare" and found["odd"])]
+        if fitting:
+            hint = f"CAST({_written(_WAYS[fitting[0]], name)} AS DOUBLE) makes numbers of its values."
+        elif found["plain"]:
+            some = f"{found['plain']:,} of its {n:,} values"
+            hint = f"TRY_CAST({name} AS DOUBLE) makes numbers of {some}, and NULL of the others."
         else:
             hint = f"none of its {n:,} values is a number as it stands; count({name}) counts them."
         where, caret = placed(query.text, column.this.meta.get("start"))

@@ -469,17 +469,24 @@ def _joined_by(table: exp.Table, keys: Sequence[str]) -> bool:
     first = start.this if isinstance(start, exp.From) else None
     if not isinstance(first, exp.Table) or first.name.lower() != _ROWS:
         return False
-    using = {item.name.lower() for item in join.args.get("using") or ()}
-    equal: set[str] = set()
-    condition = join.args.get("on")
-    for part in condition.flatten() if isinstance(condition, exp.And) else [condition]:
-        sides = [side for side in part.iter_expressions() if isinstance(side, exp.Column)] if part else []
-        if isinstance(part, exp.EQ) and len(sides) == 2:
-            tables = {side.table.lower() for side in sides}
-            names = {side.name.lower() for side in sides}
-            if tables == {first.alias_or_name.lower(), table.alias_or_name.lower()} and len(names) == 1:
-                equal |= names
-    return set(keys) <= using | equal
+    return set(keys) <= joined_columns(join, first.alias_or_name, table.alias_or_name)
+
+
+def joined_columns(join: exp.Join, one: str, other: str) -> set[str]:
+    """Names of columns of which both tables must have the same value, by USING or by ``one.x = other.x``."""
+    equal = {item.name.lower() for item in join.args.get("using") or ()}
+    for part in conjuncts(join.args.get("on")):
+        sides = [side for side in part.iter_expressions() if isinstance(side, exp.Column)]
+        if isinstance(part, exp.EQ) and {side.table.lower() for side in sides} == {one.lower(), other.lower()}:
+            equal |= {sides[0].name.lower()} & {sides[1].name.lower()}
+    return equal
+
+
+def conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
+    """The parts of a condition that all must hold."""
+    if condition is None:
+        return []
+    return list(condition.flatten()) if isinstance(condition, exp.And) else [condition]
 
 
 def _across_rows(tree: exp.Expr, individual: Sequence[str]) -> str:

@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from empriv.collecting.engines.engine import DATA, DATABASE
 from empriv.collecting.sql.aggregates import NotDecomposable
+from empriv.collecting.sql.allowlist import conjuncts, joined_columns
 
 PAIR = "empriv_pair"  # what is left for a pair, where it is taken for a database of its own
 
@@ -177,22 +178,8 @@ def _selected(select: exp.Select) -> list[str] | None:
 
 def _joined_by(source: Source, first: Source, names: Sequence[str]) -> bool:
     """Whether a source is joined to the first by these columns of both."""
-    join, tables = source.parent, {first.alias_or_name.lower(), source.alias_or_name.lower()}
-    if not isinstance(join, exp.Join):
-        return False
-    equal = {one.name.lower() for one in join.args.get("using") or ()}
-    for part in conjuncts(join.args.get("on")):
-        sides = [one for one in part.iter_expressions() if isinstance(one, exp.Column)]
-        if isinstance(part, exp.EQ) and {one.table.lower() for one in sides} == tables:
-            equal |= {sides[0].name.lower()} & {sides[1].name.lower()}
-    return set(names) <= equal
-
-
-def conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
-    """The parts that all must hold."""
-    if condition is None:
-        return []
-    return list(condition.flatten()) if isinstance(condition, exp.And) else [condition]
+    join = source.parent
+    return isinstance(join, exp.Join) and set(names) <= joined_columns(join, first.alias_or_name, source.alias_or_name)
 
 
 def filters_of(select: exp.Expr) -> list[exp.In]:

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from empriv.collecting.engines.engine import DATA
-from empriv.collecting.sql.allowlist import OF_MANY
-from empriv.collecting.sql.per_person import conjuncts, filters_of, is_star, reads_rows, windows_of
+from empriv.collecting.sql.allowlist import OF_MANY, conjuncts
+from empriv.collecting.sql.per_person import filters_of, is_star, reads_rows, windows_of
 from empriv.collecting.sql.printing import called, in_place_of
 
 _UNNAMED = "unnamed_subquery"  # what DuckDB calls a derived table without a name, and a query may then call it

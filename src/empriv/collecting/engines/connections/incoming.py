@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from empriv.base.progress import progress
 from empriv.errors import EmprivError, MissingExtraError, SourceError
 
 
@@ -18,21 +17,19 @@ class Incoming:
     ----------
     reader : Arrow's batches; it can be read once
     types : DuckDB's types of those columns that come as another type, such as decimals, which come as text
-    rows : about how many rows there will be, for a progress bar; 0 if nobody knows
     failure : what went wrong on the way; whoever reads the batches may report it in words of its own
     """
 
     reader: Any
     types: Mapping[str, str] = field(default_factory=dict)
-    rows: int = 0
     failure: EmprivError | None = None
 
     def columns(self) -> list[str]:
         """Names of the columns."""
         return different([str(name) for name in self.reader.schema.names])
 
-    def batches(self, *, show: bool | None = None) -> Any:
-        """A reader of the same rows that counts them as they pass, without types that only the driver knows."""
+    def batches(self) -> Any:
+        """A reader of the same rows, without types that only the driver knows."""
         import pyarrow
 
         names = self.columns()
@@ -40,15 +37,13 @@ class Incoming:
         schema = pyarrow.schema([pyarrow.field(name, kind) for name, kind in zip(names, kinds, strict=True)])
 
         def passing() -> Iterator[Any]:
-            with progress(self.rows, "Reading rows", show=show if self.rows else False) as advance:
-                try:
-                    for batch in self.reader:
-                        arrays = [getattr(column, "storage", column) for column in batch.columns]
-                        yield pyarrow.RecordBatch.from_arrays(arrays, schema=schema)
-                        advance(batch.num_rows)
-                except EmprivError as error:
-                    self.failure = error
-                    raise
+            try:
+                for batch in self.reader:
+                    arrays = [getattr(column, "storage", column) for column in batch.columns]
+                    yield pyarrow.RecordBatch.from_arrays(arrays, schema=schema)
+            except EmprivError as error:
+                self.failure = error
+                raise
 
         return pyarrow.RecordBatchReader.from_batches(schema, passing())
 

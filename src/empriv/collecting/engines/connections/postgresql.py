@@ -7,7 +7,6 @@ may hold the address, a password or a row; it is never passed on.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -132,7 +131,7 @@ class PostgresConnection:
 
         return asked(read)
 
-    def read(self, sql: str, *, types: dict[str, str] | None = None, rows: int = 0) -> Incoming:
+    def read(self, sql: str, types: dict[str, str]) -> Incoming:
         """The rows of a SELECT as a stream."""
         cursor = self._connection.cursor()
         self._cursors.append(cursor)
@@ -143,7 +142,7 @@ class PostgresConnection:
 
         reader = asked(begin)
         self._readers.append(reader)
-        return Incoming(_Said(reader, self._broken, time.monotonic()), types or {}, rows)
+        return Incoming(_Said(reader, self._broken, time.monotonic()), types)
 
     def _broken(self, seconds: float) -> EmprivError:
         """Why a stream broke off after so many seconds; the driver tells it in the server's words alone."""
@@ -177,13 +176,7 @@ class PostgresConnection:
     def stream(self, relation: Relation) -> Incoming:
         """All rows of a relation."""
         types = {column.name: column.duckdb for column in relation.columns if column.kind == "numeric"}
-        return self.read(relation.select, types=types, rows=self.estimate(relation.select))
-
-    def estimate(self, select: str) -> int:
-        """How many rows the server's own statistics expect of a SELECT."""
-        ((plan,),) = self.fetch(f"EXPLAIN (FORMAT JSON) {select}")
-        tree = plan if isinstance(plan, list) else json.loads(plan)
-        return int(tree[0]["Plan"]["Plan Rows"])
+        return self.read(relation.select, types)
 
     def with_digits(self, relation: Relation) -> Relation:
         """The same relation with digits that hold every value of its numeric columns; none where one is no number."""

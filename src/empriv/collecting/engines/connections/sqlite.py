@@ -68,10 +68,10 @@ class SQLiteFile:
         counts = ", ".join(
             f"COALESCE(SUM(TYPEOF({name}) = '{kind}'), 0)" for name in listed for kind in ("text", "real", "blob")
         )
-        found = _read(lambda: self.connection.execute(f"SELECT COUNT(*), {counts} FROM ({self.select})").fetchone())
-        rows, types, sent, casts = int(found[0]), [], [], {}
+        found = _read(lambda: self.connection.execute(f"SELECT {counts} FROM ({self.select})").fetchone())
+        types, sent, casts = [], [], {}
         for place, (name, column) in enumerate(zip(names, listed, strict=True)):
-            texts, reals, blobs = found[1 + 3 * place : 4 + 3 * place]
+            texts, reals, blobs = found[3 * place : 3 + 3 * place]
             if blobs and not texts:
                 kind, read = pyarrow.binary(), f"CAST({column} AS BLOB)"
             elif texts:
@@ -84,7 +84,7 @@ class SQLiteFile:
             if meant is not None and (texts or meant == "BOOLEAN"):
                 casts[name] = meant
         reader = _Batches(self.connection, f"SELECT {', '.join(sent)} FROM ({self.select})", pyarrow.schema(types))
-        return Incoming(reader, casts, rows)
+        return Incoming(reader, casts)
 
     def _declared(self, table: str) -> dict[str, str]:
         """The declared type of each column of a table, which must exist."""

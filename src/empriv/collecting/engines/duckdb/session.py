@@ -234,10 +234,6 @@ class DuckDBSession(Statements, DataView):
         self.make_labels("empriv_databases", DATABASE)
         self._check_moments()
 
-    @property
-    def digests_rows(self) -> bool:
-        return True
-
     @cached_property
     def timezone(self) -> str:
         """Where days begin."""

@@ -12,6 +12,7 @@ from typing import Any
 import duckdb
 from sqlglot import exp
 
+from empriv.base.progress import progress
 from empriv.collecting.engines.connections.incoming import Incoming, different, of_stream
 from empriv.collecting.engines.connections.postgresql import connection_to
 from empriv.collecting.engines.connections.sqlite import opened
@@ -110,8 +111,9 @@ class TableReader:
         if stop is not None:
             self.at.stops.append(stop)
         try:
-            self.at.register("empriv_incoming", incoming.batches(show=self.show))
-            self.at.run(f"CREATE OR REPLACE TEMP TABLE {quoted(name)} AS SELECT {columns} FROM empriv_incoming")
+            with progress(1, "Reading rows", show=self.show):
+                self.at.register("empriv_incoming", incoming.batches())
+                self.at.run(f"CREATE OR REPLACE TEMP TABLE {quoted(name)} AS SELECT {columns} FROM empriv_incoming")
         except duckdb.Error:
             failure = incoming.failure
             if failure is None:

@@ -216,10 +216,6 @@ class SparkFrames(DataView):
     def said(self) -> Sequence[str]:
         return ()
 
-    @property
-    def digests_rows(self) -> bool:
-        return False
-
     def admit(self, select: exp.Expr, written: tuple[str, Names] | None) -> None:
         """Refuse a query that DuckDB, whose language it is, refuses on empty tables, or Spark does; nothing is run."""
         self.binder.admit(select, written)
