@@ -176,6 +176,26 @@ def test_given_what_is_known_moves_are_beside_the_spread_of_their_day() -> None:
         audit.cover(0.1, 0.05, database="nowhere")
 
 
+def test_a_move_is_as_large_on_a_high_day_as_on_a_low_one_where_logarithms_are_taken() -> None:
+    # what a person adds is not in proportion to what the others did: only the level of a day is known, not its answer
+    rng, day = np.random.default_rng(5), np.datetime64("2024-01-01") + np.arange(364)
+    level = np.exp(0.6 * np.sin(2 * np.pi * np.arange(364) / 7))
+    others = level * rng.lognormal(0.0, 0.7, 364)
+    mondays = np.arange(364) % 7 == 0
+    uppers = {}
+    for name, pick in (("low", np.argmin), ("high", np.argmax)):
+        added = np.zeros(364)
+        added[np.flatnonzero(mondays)[pick(others[mondays])]] = 0.3
+        audit = empriv.audit(Results.from_arrays(others + added, others[None], databases=day.astype(str)))
+        assert isinstance(audit.against, GivenRisk)
+        assert audit.against.left.logarithm
+        day_level = np.exp(audit.against.left.fit.level[np.argmax(added)])
+        assert np.allclose(audit.against.moves().relative.max(), 0.3 / day_level)
+        uppers[name] = next(one for one in audit.verdict(epsilon=0.1, delta=0.05).judged if one.where).upper
+    assert uppers["low"] == pytest.approx(uppers["high"], rel=0.35)  # levels and fits of the two days differ
+    assert min(uppers.values()) > 0.1  # that of 0.3 beside a lognormal law
+
+
 def panel(kind: str) -> empriv.Audit:
     """Results with one law; with a spread that a known quantity decides; and of which logarithms are taken."""
     rng = np.random.default_rng(8)

@@ -117,10 +117,7 @@ class Hiding:
             raise InputError(
                 "`database` must be the label of one that was audited, and whose previous answers are known."
             )
-        if not isinstance(self.risk, GivenRisk):
-            return move
-        own = move * float(self.risk.left.units[places[0]])
-        return float(np.mean(results.q[places[0]])) * -math.expm1(-own) if self.risk.left.logarithm else own
+        return move * float(self.risk.left.day_units[places[0]]) if isinstance(self.risk, GivenRisk) else move
 
 
 @singledispatch
@@ -140,6 +137,9 @@ def hiding_of_number(risk: Risk, kernel: NoiseKernel | None) -> Hiding:
         return Hiding(noisy, pairs, moves, others_laws(pairs, moves), kernel)
     pairs = bound_inputs(risk).marked
     moves = moves_as_it_is(risk, pairs)
+    if isinstance(risk, GivenRisk):
+        beside = risk.left.beside_level
+        pairs = replace(pairs, points=beside(pairs.points), entries=beside(pairs.entries))
     return Hiding(risk, pairs, moves, others_laws(pairs, moves), None, patterned(risk))
 
 

@@ -211,14 +211,14 @@ class GivenRisk(Risk):
         return _given(left, self.given, self.steps, self.recipe, self.quantities, self.whole)
 
     def moves(self) -> Moves:
-        """By how much everybody moved the answer, in units of the residuals of each database."""
-        left = self.left
-        if not left.logarithm:
-            return moves_of(left.original, left.units)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            scaled = np.log(left.original.q)[left.original.entry_database] - np.log(left.original.entry_q)
-        shown = np.abs(scaled.reshape(len(scaled), -1).mean(axis=1)) / left.units[left.original.entry_database]
-        return moves_of(left.original, left.units, shown=np.nan_to_num(shown))
+        """By how much everybody moved the answer, in units of the law that hides it on each database."""
+        return moves_of(self.left.original, self.left.day_units)
+
+    @cached_property
+    def beside_level(self) -> Risk:
+        """The results over their level, where logarithms were taken: what a day's moves are held against."""
+        results, beside = self.results, self.left.beside_level
+        return measure_line(replace(results, q=beside(results.q), entry_q=beside(results.entry_q)))
 
     @property
     def in_time(self) -> IntArray:

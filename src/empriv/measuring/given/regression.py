@@ -460,6 +460,16 @@ class Residuals:
             self, original=original, results=_residual_results(original, self.fit, self.units, self.logarithm)
         )
 
+    @property
+    def day_units(self) -> FloatArray:
+        """(n,) what one unit of `beside_level` is on each database, in units of the results."""
+        return np.exp(self.fit.level) if self.logarithm else self.units
+
+    def beside_level(self, residuals: FloatArray) -> FloatArray:
+        """The law that a day's move is held against. Where logarithms were taken it is that of the results over their
+        level: a move adds to a result, whatever that is, and its logarithm would tell on which result it was seen."""
+        return np.exp(residuals) if self.logarithm else residuals
+
     def left_of(self, values: FloatArray) -> FloatArray:
         """The residuals of results ``values`` (n, draws) on these databases."""
         y = _scaled(values, self.logarithm)

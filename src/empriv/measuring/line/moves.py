@@ -195,14 +195,13 @@ class MoveTotals:
 COUNTED = ("relative", "largest", "units", "moved_units")
 
 
-def moves_of(results: Results, units: FloatArray | None = None, *, shown: FloatArray | None = None) -> Moves:
+def moves_of(results: Results, units: FloatArray | None = None) -> Moves:
     """Moves of everybody.
 
     Parameters
     ----------
     results : of one number
     units : (n,) what one unit of the law is on each database; 1 by default
-    shown : (n_entries,) the moves in units of the law, where these are no multiple of the answer's, as of logarithms
     """
     at = results.entry_database
     n_entries = len(at)
@@ -218,10 +217,6 @@ def moves_of(results: Results, units: FloatArray | None = None, *, shown: FloatA
     sizes[sizes <= tie_tolerance(results.q)] = 0.0
     sizes[(codes != after_codes).any(axis=1)] = np.inf
     scale = np.ones(n_entries) if units is None else np.asarray(units)[at]
-    if shown is not None:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            scale = np.where((shown > 0) & np.isfinite(sizes), sizes / shown, scale)
-        scale = np.where(np.isfinite(scale) & (scale > 0), scale, 1.0)
     return Moves(sizes, scale, at.astype(np.int64), results.starts)
 
 

@@ -60,7 +60,10 @@ def effects_of_risk(risk: AnyRisk) -> PublicationEffects:
 
 
 def _of_line(risk: Risk) -> EffectSizes:
-    basis = risk if is_usual(risk.density) else measure_line(risk.results)
+    if isinstance(risk, GivenRisk) and risk.left.logarithm:
+        basis = risk.beside_level
+    else:
+        basis = risk if is_usual(risk.density) else measure_line(risk.results)
     pairs = basis.pairs
     moves = as_it_is(risk.moves(), pairs)
     if isinstance(risk, GivenRisk):
@@ -112,13 +115,21 @@ def _innovations(risk: GivenRisk, moves: Moves) -> tuple[FloatArray, IntArray]:
     row_at = np.full(len(order), -1)
     row_at[time_of[left.places]] = np.arange(len(left.places))
     owner = np.repeat(np.arange(whole.n_individuals), np.diff(whole.starts))
-    scaled = np.log if left.logarithm else np.asarray
-    with np.errstate(invalid="ignore", divide="ignore"):
-        change = scaled(whole.q)[whole.entry_database] - scaled(whole.entry_q)
-    change = np.where(np.isfinite(change), change, 0.0).reshape(len(owner), -1).mean(axis=1)
-    change[np.abs(change) <= tie_tolerance(scaled(whole.q[whole.outcomes == 0]))] = 0.0
     then = time_of[whole.entry_database]
-    parts = [(owner, then, change)]
+
+    def changes_of(scaled: Callable[[FloatArray], FloatArray]) -> FloatArray:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            change = scaled(whole.q)[whole.entry_database] - scaled(whole.entry_q)
+        change = np.where(np.isfinite(change), change, 0.0).reshape(len(owner), -1).mean(axis=1)
+        change[np.abs(change) <= tie_tolerance(scaled(whole.q[whole.outcomes == 0]))] = 0.0
+        return np.asarray(change)
+
+    own, change = changes_of(np.asarray), changes_of(np.log if left.logarithm else np.asarray)
+    if left.logarithm:  # of the level, which is what the previous answers' logarithms move
+        here = row_at[then]
+        own = own / np.where(here >= 0, left.day_units[here], 1.0)
+    units = np.ones(len(left.places)) if left.logarithm else left.units
+    parts = [(owner, then, own)]
     for lag, weight in previous_weights(left).items():
         inside = then + lag < len(order)
         parts.append((owner[inside], then[inside] + lag, -weight * change[inside]))
@@ -126,7 +137,7 @@ def _innovations(risk: GivenRisk, moves: Moves) -> tuple[FloatArray, IntArray]:
     known = row_at[times] >= 0
     n = len(left.places)
     keys, place = np.unique(owners[known] * n + row_at[times[known]], return_inverse=True)
-    sizes = np.abs(np.bincount(place.reshape(-1), changes[known], minlength=len(keys))) / left.units[keys % n]
+    sizes = np.abs(np.bincount(place.reshape(-1), changes[known], minlength=len(keys))) / units[keys % n]
     told = np.isinf(moves.sizes)
     sizes = np.concatenate((sizes, np.full(int(told.sum()), np.inf)))
     return sizes, np.concatenate((keys // n, moves.owner[told]))
