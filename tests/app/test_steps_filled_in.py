@@ -19,11 +19,8 @@ import empriv
 from app.conftest import RunningDesk, Visitor, sales
 from empriv.cli.check import check
 from empriv.cli.config import Settings, read_config, settings_of
-from empriv.collecting.origins import describe
 from empriv.collecting.run_query import tables_inside
 from empriv.errors import EmprivError
-from empriv.ledger import identity_of
-from ledger.asking import asked
 
 HOSTILE = "<img src=x onerror=alert(1)> \"q\" 's' -- " + "very long " * 20 + "end"
 WHO = {
@@ -387,27 +384,20 @@ class TestStatistic:
         assert (desk.folder / f"{ready}.toml").read_bytes() == before
         assert fields.get("query", "") in unescape(answer.text)
 
-    def test_a_list_of_statistics(self, desk: RunningDesk, visitor: Visitor, ready: str) -> None:
-        path = f"/audits/{ready}/data"
-        first = send(visitor, path, {**MEAN, "do": "another"}, follow=False)
-        assert first.headers["location"] == f"{path}?which=1"
-        twice = send(visitor, f"{path}?which=1", MEAN)
-        assert twice.status == 400
-        assert "another than those" in twice.text
-        send(visitor, f"{path}?which=1", {**MEAN, "measure": "count"})
-        assert settings(desk, ready).query == ("avg(amount)", "count(*)")
-        page = waiting(visitor, f"{path}?which=1")
-        assert chosen(page, "measure") == ["count"]
-        assert "avg(amount)" in page
-        toml = desk.folder / f"{ready}.toml"
-        toml.write_text(f'component = "count(*)"\n{toml.read_text()}')
-        send(visitor, f"{path}?which=0", MEAN)
-        assert settings(desk, ready).component == "count(*)"  # nothing has changed
-        send(visitor, f"{path}?which=0", {**MEAN, "measure": "sum"})
+    def test_a_component_is_of_its_query_and_several_queries_are_left_alone(
+        self, desk: RunningDesk, visitor: Visitor, ready: str
+    ) -> None:
+        path, toml = f"/audits/{ready}/data", desk.folder / f"{ready}.toml"
+        send(visitor, path, MEAN)
+        toml.write_text(f'component = "avg(amount)"\n{toml.read_text()}')
+        send(visitor, path, MEAN)
+        assert settings(desk, ready).component == "avg(amount)"  # nothing has changed
+        send(visitor, path, {**MEAN, "measure": "sum"})
+        assert (settings(desk, ready).query, settings(desk, ready).component) == (("sum(amount)",), None)
+        toml.write_text(toml.read_text().replace('"sum(amount)"', '["sum(amount)", "count(*)"]'))
+        assert "asks several queries together" in visitor.get(path).text
+        assert send(visitor, path, MEAN).status == 400
         assert settings(desk, ready).query == ("sum(amount)", "count(*)")
-        assert settings(desk, ready).component is None
-        send(visitor, f"{path}?which=0", {"do": "remove"})
-        assert settings(desk, ready).query == ("count(*)",)
 
     def test_names_of_several_lines(self, desk: RunningDesk, visitor: Visitor) -> None:
         rows = "".join(f"p{k % 5},2024-01-{1 + k % 28:02},{k},{k % 2}\n" for k in range(60))
@@ -540,8 +530,6 @@ class TestPromise:
             ({"times": "often"}, "times", "must be a whole number"),
             ({"known": "some"}, "known", "must be something"),
             ({"known": "some", "named": "previous:-1"}, "known", "whole number of answers"),
-            ({"known": "some", "named": "count(*)\navg(<b>)"}, "named", "Statistic 2"),
-            ({"known": "some", "named": "avg(absent)"}, "named", "does not exist"),
         ],
     )
     def test_what_is_refused_is_said_beside_its_field_and_kept(
@@ -586,27 +574,12 @@ class TestPromise:
         try:
             page = visitor.get(path).text
             assert chosen(page, "ledger") == ["releases.ledger"]
-            said = live(visitor, f"{path}/said", path, {**USUAL, "ledger": "releases.ledger"})
-            assert "no release yet" in said
-            assert "at most 3 queries" in said
             outside = {**USUAL, "ledger": "../releases.ledger"}
             assert "must be in the folder" in visitor.post(path, outside).text
-            assert "No earlier release is from these databases" in said
             more = {**USUAL, "ledger": "releases.ledger", "known": "some", "calendar": "yes"}
             assert 'id="wrong-known"' in visitor.post(path, more).text
-            (source,) = settings(desk, ready).files
-            data = empriv.databases(source, database="day", individual="client")
-            for day, origin in (("2024-01-01", describe(data)), ("elsewhere", None)):
-                release = asked("<b>count(*)", identity=identity_of([day], origin), database=day)
-                ledger.release(release, lambda: 1.0)
-            held = visitor.post(f"{path}/said", {**USUAL, "ledger": "releases.ledger"}, page=path).text
-            assert "holds 2 releases, 1 of them from these databases" in held
-            assert "&lt;b&gt;count(*)" in visitor.get("/releases").text
-            said = live(visitor, f"{path}/said", path, {**USUAL, "ledger": "releases.ledger"})
-            assert "counted with 1 earlier release (" in said
-            assert "the calendar is not counted as known" in said
-            visitor.post(path, {**USUAL, "ledger": "releases.ledger", "scope": "shop"}, follow=False)
-            assert (settings(desk, ready).ledger, settings(desk, ready).scope) == ("releases.ledger", "shop")
+            visitor.post(path, {**USUAL, "ledger": "releases.ledger"}, follow=False)
+            assert settings(desk, ready).ledger == "releases.ledger"
             visitor.post(path, USUAL, follow=False)
             assert settings(desk, ready).ledger is None
         finally:

@@ -12,7 +12,7 @@ from typing import Any
 
 from starlette.datastructures import FormData, UploadFile
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from empriv.app import people, statistic
@@ -67,17 +67,14 @@ async def data(request: Request) -> Response:
     form = await form_of(request)
     if changed_elsewhere(request, form):
         return await _whole(request, settings, errors={"": ELSEWHERE}, status=409)
-    which, do, queries = _which(request, settings), form.get("do"), list(settings.query)
-    if do == "remove":
-        del queries[which : which + 1]
-        folder.write(name, replace(settings, query=tuple(queries), component=None))
-        return go(request, "data")
+    if len(settings.query) > 1:
+        raise InputError(f"`query` must be one, to be changed here. Hint: {name}.toml has several.")
     try:
         table = await table_of_audit(request, settings)
     except EmprivError as error:
         return _page(request, settings, errors={"": str(error)}, status=400)
     who, typed = typed_in(form, people.FIELDS), statistic.statistic_in(form, table)
-    if do == "more":
+    if form.get("do") == "more":
         typed = {**typed, "where": (*typed["where"], statistic.NO_ROW)}
         return await _whole(request, settings, who=who, typed=typed)
     errors: Mapping[str, str] = {}
@@ -93,20 +90,12 @@ async def data(request: Request) -> Response:
         errors = shown.errors
     except EmprivError as error:
         errors = by_label(error, people.LABELS)
-    others = [query for place, query in enumerate(queries) if place != which]
-    if not errors and shown.sql in others:
-        errors = {"query": "The statistic must be another than those that are there already."}
-    if not errors and len(others) >= statistic.MOST_STATISTICS:
-        errors = {"query": f"The statistic must be one of at most {statistic.MOST_STATISTICS}."}
     if errors:
         return await _whole(request, folder.settings(name), who=who, typed=typed, errors=errors, status=400)
-    queries[which : which + 1] = [shown.sql]
     # the component that was audited of another query is none of this one
-    component = settings.component if tuple(queries) == settings.query else None
-    folder.write(name, replace(settings, query=tuple(queries), unit=typed["unit"].strip(), component=component))
-    statistic.remember_built(folder, name, typed, shown.sql, queries)
-    if do == "another":
-        return RedirectResponse(f"/audits/{name}/data?which={len(queries)}", status_code=303)
+    component = settings.component if (shown.sql,) == settings.query else None
+    folder.write(name, replace(settings, query=(shown.sql,), unit=typed["unit"].strip(), component=component))
+    statistic.remember_built(folder, name, typed, shown.sql)
     return go(request, "promise")
 
 
@@ -242,7 +231,7 @@ def _page(
     return show(
         request, "data.html", step="data", settings=settings, files=[*folder.named, *shown], demo=DEMO,
         endings=",".join(TABLES), errors=errors or {}, status=status,
-        **{"table": None, "which": _which(request, settings), **content},
+        **{"table": None, **content},
     )  # fmt: skip
 
 
@@ -265,18 +254,12 @@ def _content(
     request: Request, settings: Settings, table: TableAtHand, who: Mapping[str, Any] | None,
     typed: Mapping[str, Any] | None,
 ) -> dict[str, Any]:  # fmt: skip
-    folder, name, which = folder_of(request), request.path_params["name"], _which(request, settings)
+    folder, name = folder_of(request), request.path_params["name"]
     return {
         "table": table, "different": different_in_words,
         **people.people_content(settings, table, who or people.people_typed(settings, table)),
-        **statistic.statistic_content(folder, name, settings, which, table, typed),
+        **statistic.statistic_content(folder, name, settings, table, typed),
     }  # fmt: skip
-
-
-def _which(request: Request, settings: Settings) -> int:
-    """Which statistic of the list the page is about; the one after the last is new."""
-    text = request.query_params.get("which", "0")
-    return min(int(text), len(settings.query)) if text.isascii() and text.isdigit() and len(text) < 9 else 0
 
 
 ROUTES = [

@@ -16,7 +16,6 @@ from starlette.requests import Request
 from empriv.app.folder import Folder
 from empriv.app.pages import folder_of
 from empriv.app.table import remembered
-from empriv.app.workers import engine_beside
 from empriv.base.targets import Target, parse_target
 from empriv.base.text import shortened
 from empriv.cli.config import Settings
@@ -50,15 +49,6 @@ class ListedLedger:
     sentences: tuple[str, ...]
     releases: tuple[ListedRelease, ...] = ()
     problem: str = ""
-
-
-@dataclass(frozen=True)
-class EarlierReleases:
-    """How many releases a ledger holds, how many from an audit's own databases (None if unknown), and its limits."""
-
-    count: int
-    here: int | None
-    limits: str
 
 
 def ledger_named(folder: Folder, name: str) -> str:
@@ -157,24 +147,6 @@ def fits_in_words(name: str, book: str, limits: Mapping[str, Any] | None) -> tup
         return f"{fit}, one after the other. The ledger refuses the next.", False
     beyond = f"What more than {window.words} tell together has no limit."
     return f"{fit} in one window, which moves on before it is full. {beyond}", True
-
-
-def earlier_releases(path: str, settings: Settings | None) -> EarlierReleases:
-    """What a ledger holds, and what of it is from an audit's databases."""
-    from empriv.cli.inputs import source_of
-    from empriv.cli.ledger import policy_words
-    from empriv.collecting.origins import describe
-    from empriv.ledger import Ledger, ReleaseEntry, identity_of
-
-    ledger = Ledger(path, create=False)
-    count = sum(isinstance(entry, ReleaseEntry) for entry in ledger.entries())
-    here = None
-    if settings is not None and count:
-        data = source_of(settings)
-        with engine_beside() as engine, engine.session(data) as session:
-            labels = session.databases.tolist()
-        here = len(ledger.released(identity_of(labels, describe(data), scope=settings.scope)))
-    return EarlierReleases(count, here, policy_words(ledger.policy))
 
 
 def ledgers_here() -> tuple[ListedLedger, ...]:

@@ -13,27 +13,25 @@ from starlette.routing import Route
 
 from empriv.app.folder import LEDGER
 from empriv.app.form_fields import by_label, number, settings_in, typed_from, typed_in
-from empriv.app.ledgers import EarlierReleases, earlier_releases
-from empriv.app.pages import ELSEWHERE, changed_elsewhere, folder_of, form_of, go, show, workers_of
+from empriv.app.pages import ELSEWHERE, changed_elsewhere, folder_of, form_of, go, show
 from empriv.app.run import start_if_ready
-from empriv.app.table import databases_of, reach_of_audit, remembered
-from empriv.app.workers import engine_beside
+from empriv.app.table import reach_of_audit
 from empriv.base.targets import goal_of
 from empriv.cli.config import NOTHING, Settings
 from empriv.errors import EmprivError, InputError
 from empriv.words.decision import guess
-from empriv.words.planning import PRESETS, beyond_reach, promised, together_in_words
+from empriv.words.planning import PRESETS, beyond_reach, promised
 
 OWN, KEPT = "own", "kept"
 AUTO, SOME = "auto", "some"
 FIELDS = {
     "preset": "usual", "epsilon": "0.1", "delta": "0.05", "total_risk": "", "times": "1", "known": AUTO, "named": "",
-    "presence": "both", "ledger": "", "scope": "",
+    "presence": "both", "ledger": "",
 }  # fmt: skip
 LABELS = {
     "preset": "The promise", "epsilon": "epsilon", "delta": "delta", "total_risk": "total risk",
     "times": "The number of publications", "known": "What readers know", "named": "What you name",
-    "scope": "The name of the body of data", "ledger": "The ledger",
+    "ledger": "The ledger",
 }  # fmt: skip
 
 
@@ -50,10 +48,6 @@ async def promise(request: Request) -> Response:
     try:
         chosen = promise_settings(settings, typed)
         folder.check_inside(chosen.ledger or LEDGER)
-        quantities = statistics_in(chosen.known)
-        if quantities and settings.individual and settings.files:
-            folder.check_sources(settings)
-            await workers_of(request).run(check_quantities, chosen, quantities)
         folder.write(name, chosen)
         await start_if_ready(request, name, chosen)
     except EmprivError as error:
@@ -68,13 +62,11 @@ async def promise_live(request: Request) -> Response:
     typed = typed_in(form, FIELDS)
     try:
         chosen = promise_settings(settings, typed)
-        held = None if chosen.ledger is None else await _held(request, chosen)
-        earlier = 0 if held is None else held.count if held.here is None else held.here
-        sentences = promise_of(chosen, earlier)
+        sentences = promise_of(chosen)
     except EmprivError as error:
         errors = by_label(error, LABELS)
-        return show(request, "promise_said.html", sentences=(), warnings=(), held=None, targets=(), errors=errors)
-    warnings = [] if held is None else [together_in_words(earlier, known=typed["known"] != NOTHING)]
+        return show(request, "promise_said.html", sentences=(), warnings=(), targets=(), errors=errors)
+    warnings: list[str] = []
     if chosen.individual and chosen.files:
         try:
             reach = await reach_of_audit(request, chosen)
@@ -83,38 +75,8 @@ async def promise_live(request: Request) -> Response:
             warnings.append(beyond_reach(reach.databases, reach.least_delta, smallest) or "")
         except EmprivError as error:
             warnings.append(str(error))
-    return show(
-        request, "promise_said.html", sentences=sentences, warnings=list(filter(None, warnings)), held=held,
-        targets=chosen.target,
-    )  # fmt: skip
-
-
-async def _held(request: Request, settings: Settings) -> EarlierReleases:
-    """What the ledger of an audit holds."""
-    folder = folder_of(request)
-    path = folder.check_inside(str(settings.ledger))
-    there = bool(settings.individual and settings.files)
-    if there:
-        folder.check_sources(settings)
-    changed = (folder.path / path).stat().st_mtime_ns if (folder.path / path).is_file() else 0
-    key = (databases_of(request, settings), path, changed, settings.scope)
-    return await remembered(request, key, earlier_releases, path, settings if there else None)
-
-
-def check_quantities(settings: Settings, quantities: tuple[str, ...]) -> None:
-    """Refuse what cannot be computed of each database; called beside the server."""
-    from empriv.cli.inputs import source_of
-    from empriv.cli.running import limits_of
-    from empriv.collecting.profile import gives
-
-    for place, quantity in enumerate(quantities, start=1):
-        try:
-            with engine_beside(**limits_of(settings)) as engine:
-                given = gives(engine, source_of(settings), quantity)
-        except EmprivError as error:
-            raise InputError(f"`named` must be a word or SQL in every line. Statistic {place}: {error}") from None
-        if given.names is not None:
-            raise InputError(f"`named` must be one number in every line, got several in statistic {place}.")
+    warnings = list(filter(None, warnings))
+    return show(request, "promise_said.html", sentences=sentences, warnings=warnings, targets=chosen.target)
 
 
 def promise_typed(settings: Settings, *, ledgers: tuple[str, ...]) -> dict[str, Any]:
@@ -147,13 +109,13 @@ def promise_settings(settings: Settings, typed: Mapping[str, Any]) -> Settings:
     epsilons = {float(goal_of([text])["epsilon"] or 0.0) for text in target}
     chosen = replace(
         settings, target=target, epsilon=tuple(sorted(epsilons)), known=known,
-        **settings_in(typed, "times", "presence", "ledger", "scope"),
+        **settings_in(typed, "times", "presence", "ledger"),
     )  # fmt: skip
     chosen.check_known()
     return chosen
 
 
-def promise_of(settings: Settings, earlier: int) -> tuple[str, ...]:
+def promise_of(settings: Settings) -> tuple[str, ...]:
     """The whole promise in words, one sentence or more for each target."""
     goals = [goal_of(settings.target)] if _together(settings.target) else [goal_of([text]) for text in settings.target]
     known, times = _known_in_words(settings), settings.times or 1
@@ -165,7 +127,6 @@ def promise_of(settings: Settings, earlier: int) -> tuple[str, ...]:
             times=times,
             known=known,
             presence=settings.presence == "both",
-            earlier=earlier,
         )
         for goal in goals
     )
@@ -209,16 +170,6 @@ def _known(typed: Mapping[str, Any]) -> tuple[str, ...]:
     if not named:
         raise InputError("`known` must be something: write at least one thing that readers know.")
     return named
-
-
-def statistics_in(known: tuple[str, ...]) -> tuple[str, ...]:
-    """The SQL among what is known."""
-    from empriv.measuring.given.reader_knowledge import Buckets, Given, as_said
-
-    said = as_said(known).known
-    if isinstance(said, Buckets):
-        return (said.g,) if isinstance(said.g, str) else tuple(said.g)
-    return said.quantities if isinstance(said, Given) else ()
 
 
 def _together(target: tuple[str, ...]) -> bool:

@@ -42,7 +42,6 @@ LABELS = {
 }  # fmt: skip
 OPERATORS = ("=", "≠", "<", "≤", ">", "≥", "is one of", "is empty", "is not empty")
 _MOST_CONDITIONS = 20
-MOST_STATISTICS = 50
 NO_ROW = ("", "=", "")
 """A condition on rows, to be filled in: column, operator, value."""
 
@@ -121,24 +120,24 @@ def statistic_in(form: FormData, table: TableAtHand) -> dict[str, Any]:
 
 
 def statistic_content(
-    folder: Folder, name: str, settings: Settings, which: int, table: TableAtHand, typed: Mapping[str, Any] | None
+    folder: Folder, name: str, settings: Settings, table: TableAtHand, typed: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     """What the fields of the page show, with one condition to be filled in."""
-    typed = typed or _typed_from(settings, which, table, _built(folder, name))
+    typed = typed or _typed_from(settings, table, _built(folder, name))
     blank = () if typed["where"] and not typed["where"][-1][0] else (NO_ROW,)
     return {
-        "which": which, "measures": MEASURES, "operators": OPERATORS,
+        "measures": MEASURES, "operators": OPERATORS,
         "typed": {**typed, "where": (*typed["where"], *blank)},
     }  # fmt: skip
 
 
-def _typed_from(settings: Settings, which: int, table: TableAtHand, built: Mapping[str, Any]) -> dict[str, Any]:
+def _typed_from(settings: Settings, table: TableAtHand, built: Mapping[str, Any]) -> dict[str, Any]:
     """What the form holds at first: the choices that made the query, its SQL, or what is likeliest."""
     empty = {**FIELDS, "holds": NO_ROW, "where": (), "unit": settings.unit}
-    if which >= len(settings.query):
+    if not settings.query:
         likely = "".join(table.numbers[:1])
         return {**empty, "measure": "mean" if likely else "count", "column": likely}
-    query = settings.query[which]
+    query = settings.query[0]
     fields: Any = built.get(query)
     try:  # a file that anybody may change
         holds, *where = [tuple(map(str, row)) for row in (fields["holds"], *fields["where"])]
@@ -151,18 +150,17 @@ def _typed_from(settings: Settings, which: int, table: TableAtHand, built: Mappi
     return {**empty, **typed, "query": query, "holds": holds, "where": tuple(where)}
 
 
-def remember_built(folder: Folder, name: str, typed: Mapping[str, Any], sql: str, queries: Sequence[str]) -> None:
-    """Keep the choices that made a query, and those of the other queries that are still there."""
-    built = {query: fields for query, fields in _built(folder, name).items() if query in queries and query != sql}
-    if typed["mode"] == BUILD:
-        built[sql] = {field: typed[field] for field in (*_CHOICES, "holds", "where")}
+def remember_built(folder: Folder, name: str, typed: Mapping[str, Any], sql: str) -> None:
+    """Keep the choices that made a query."""
+    choices = {field: typed[field] for field in (*_CHOICES, "holds", "where")}
+    built = {sql: choices} if typed["mode"] == BUILD else {}
     path = _memory_of(folder, name)
     path.parent.mkdir(mode=0o700, exist_ok=True)
     write_atomically(path, json.dumps(built).encode())
 
 
 def _built(folder: Folder, name: str) -> dict[str, Any]:
-    """The choices that made each query of an audit."""
+    """The choices that made the query of an audit, by its text."""
     try:
         content = json.loads(_memory_of(folder, name).read_bytes())
     except (OSError, ValueError):

@@ -44,13 +44,6 @@ def beyond_reach(n: int, least: float, delta: float) -> str | None:
     return None if delta >= least else f"{floor(n, least)} With so few, nobody can show that the promise is kept."
 
 
-def together_in_words(earlier: int, *, known: bool) -> str:
-    """What to say of an audit together with earlier releases from the same databases; ``known``: if more is known."""
-    if not earlier:
-        return "No earlier release is from these databases, so that none is counted. You need not count them."
-    return "Together with earlier releases, the calendar is not counted as known." if known else ""
-
-
 def promised(
     epsilon: float,
     delta: float | None,
@@ -59,7 +52,6 @@ def promised(
     times: int = 1,
     known: Sequence[str] = (),
     presence: bool = True,
-    earlier: int = 0,
 ) -> str:
     """The whole promise.
 
@@ -69,14 +61,12 @@ def promised(
     times : publications that it must hold for together
     known : what readers may know, in a few words each
     presence : whether it must hold also in a database that people are in
-    earlier : releases that are counted together with it
     """
     known = [*known, *([rows_of_one()] if presence else [])]
     who = f"That holds for readers who may know {listed(known)}" if known else "That holds for readers who know no more"
-    before = "" if not earlier else f", counted with {earlier:,} earlier release{'s' if earlier > 1 else ''}"
     limits = {"epsilon": epsilon, "delta": delta, "total risk": total_risk}
     figures = ", ".join(f"{name} {limit:g}" for name, limit in limits.items() if limit is not None)
     anybody = (
         "" if total_risk is None else f" In at most {percent(total_risk)} of cases a reader gets surer of anybody."
     )
-    return f"{guess(epsilon, delta, times=times)}{anybody} {who}{before} ({figures})."
+    return f"{guess(epsilon, delta, times=times)}{anybody} {who} ({figures})."
