@@ -164,9 +164,6 @@ def test_papers_are_handed_out_and_no_other_file(released: Folder, visitor: Visi
     assert json.loads(visitor.get("/audits/shop/files/json").text)["decision"] == DECISION
     for other in ("empriv", "key.json", "noise.empriv", "html"):
         assert visitor.get(f"/audits/shop/files/{other}").status == 404
-    visitor.post("/audits/shop/release/public", {}, page="/audits/shop/decision")
-    assert "shop.public.html" in after(visitor, "shop")
-    assert "Publish" in visitor.get("/audits/shop/written/public").text
 
 
 def test_an_audit_that_somebody_saved_without_a_page_can_have_one(released: Folder, visitor: Visitor) -> None:

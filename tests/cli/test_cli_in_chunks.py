@@ -82,7 +82,6 @@ def test_targets_decide_the_exit_code(table: Path) -> None:
         ([], 2, "Missing argument"),
         (["FILE", "--database", "day", "--query", "sum(x)"], 2, "--individual"),
         (["FILE", "--database", "day", "--individual", "who"], 2, "--query"),
-        (["FILE", *ASKED, "--density", "triangle"], 2, "density"),
         (["FILE", *ASKED, "--known", "own"], 1, "which needs everybody at once"),
         (["FILE", *ASKED, "--query", "avg(x)"], 1, "Hint: without --in-chunks, all results are held in memory"),
         (["FILE", *ASKED, "--save", "FILE"], 1, "must not replace what is read"),
@@ -236,11 +235,3 @@ def test_it_writes_its_report(table: Path, tmp_path: Path) -> None:
     assert "audit.html; audit.key.json tells who is who." in made.output
     assert "on delta &lt;= 0.9 at 0.2" in page.read_text()
     assert page.stat().st_mode & 0o777 == 0o600
-    public = tmp_path / "public.html"
-    assert run(str(table), *ASKED, "--epsilon", "0.1", "--quiet", "--report", str(public), "--public").output == ""
-    assert "Version for publication" in public.read_text()
-
-
-@pytest.mark.parametrize("wrong", [("--public",), ("--report", "a.html", "--public", "--show-ids")])
-def test_options_of_the_report_go_together(table: Path, wrong: tuple[str, ...]) -> None:
-    assert run(str(table), *ASKED, *wrong).exit_code == 2

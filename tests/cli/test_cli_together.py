@@ -111,22 +111,6 @@ class TestReport:
             f"secret{k}" for k in range(6)
         }
 
-    def test_a_public_one_has_no_key(self, run: Run) -> None:
-        run("audit", *SOURCE, "--query", "sum(amount)", *QUIET, "--report", "a.html", "--public", "--save", "a.empriv")
-        assert not Path("a.key.json").exists()
-        run("show", "a.empriv", "--quiet", "--report", "b.html", "--public")
-        assert "secret" not in Path("b.html").read_text()
-
-    @pytest.mark.parametrize(
-        "options",
-        [
-            ("--public",),
-            ("--public", "--report", "a.html", "--show-ids"),
-        ],
-    )
-    def test_public_is_for_reports_without_names(self, run: Run, options: tuple[str, ...]) -> None:
-        assert "--public must" in run("audit", *SOURCE, "--query", "sum(amount)", *options, code=2).output
-
 
 class TestLedger:
     NOISE = ("--epsilon", "1", "--delta", "0", "--method", "classical", "--granularity", "0.015625", "--quiet")

@@ -12,7 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 from documents import prepare_shop, run_page
+from empriv.cli.audit import audit
 from empriv.cli.main import main
+from empriv.cli.options import SECTIONS
 
 ELSEWHERE = ("app", "demo")
 """Commands whose examples other tests run: tests/app starts the desk, test_cli.py runs the demo."""
@@ -77,3 +79,8 @@ def test_an_example_with_a_wrong_option_is_noticed() -> None:
     assert page.count("$ ") == 2
     with pytest.raises(AssertionError):
         run_page(page, {})
+
+
+def test_every_option_of_an_audit_stands_under_a_heading() -> None:
+    named = [name for names in SECTIONS.values() for name in names]
+    assert sorted(named) == sorted(str(option.name) for option in audit.params if isinstance(option, click.Option))

@@ -70,7 +70,7 @@ def test_an_audit_of_a_server_leaves_no_password(
     ledger = empriv.Ledger(tmp_path / "a.ledger")
     empriv.audit(data, "avg(x)", ledger=ledger)
     audit.save(tmp_path / "a.empriv")
-    audit.report(tmp_path / "a.html", beside=True)
+    audit.report(tmp_path / "a.html")
     said = [str(audit), repr(audit), repr(audit.origin), str(audit.to_json()), caplog.text, *capfd.readouterr()]
     assert not any(SECRET in text or "reader" in text for text in said)
     for path in tmp_path.rglob("*"):

@@ -22,7 +22,7 @@ from empriv.errors import EmprivError
 from empriv.words.decision import PUBLISH
 
 Form = Mapping[str, Any]
-PAGES = {"report": ".html", "noise": ".noise.html", "public": ".public.html"}
+PAGES = {"report": ".html", "noise": ".noise.html"}
 """Pages of an audit that may be shown, by the end of their address: the file's ending."""
 
 
@@ -81,8 +81,7 @@ def _done(handler: Callable[[Request, Form], Awaitable[Response | None]]) -> Cal
 
 _FORMS = {
     "run": run.start_run, "run/stop": run.stop, "page": run.write_page, "actions": act,
-    "release": release.release_answer,
-    "release/as-it-is": release.prepare_as_it_is, "release/public": run.write_public, "review": review.review,
+    "release": release.release_answer, "release/as-it-is": release.prepare_as_it_is, "review": review.review,
 }  # fmt: skip
 ROUTES = [
     Route("/audits/{name}/decision", decision),

@@ -36,7 +36,7 @@ _SERVERS = "servers.json"
 _FIGURES = (".json", ".key.json", ".noise.json", ".advice.json", ".review.json")  # of an audit
 _MOST_BYTES = {".toml": 1 << 20, ".html": 1 << 26, ".json": 1 << 26}  # of what is read as a whole
 _MADE = (
-    ".toml", ".empriv", ".json", ".html", ".key.json", ".public.html", ".noise.empriv", ".noise.html", ".noise.json",
+    ".toml", ".empriv", ".json", ".html", ".key.json", ".noise.empriv", ".noise.html", ".noise.json",
     ".noise.key.json", ".advice.json", ".review.json",
 )  # fmt: skip
 _HEAD = 1 << 16  # bytes

@@ -16,7 +16,7 @@ from empriv.app.listing import KINDS_SHOWN, Listed, listed, look_at, strangers
 from empriv.app.pages import attached, folder_of, form_of, show, workers_of
 from empriv.errors import InputError
 
-EXPORTED = (".toml", ".json", ".html", ".public.html", ".noise.html", ".noise.json", ".advice.json", ".review.json")
+EXPORTED = (".toml", ".json", ".html", ".noise.html", ".noise.json", ".advice.json", ".review.json")
 """Files of an audit that a checker takes away: none that says who is who, none that holds results."""
 
 

@@ -69,17 +69,12 @@ def start_demo(folder: Folder) -> str:
     return _DEMO
 
 
-async def write_page(request: Request, form: Mapping[str, Any], *, public: bool = False) -> None:
-    """Have the page of a saved audit written, or the one that may be published."""
+async def write_page(request: Request, form: Mapping[str, Any]) -> None:
+    """Have the page of a saved audit written."""
     del form
     folder, name = folder_of(request), request.path_params["name"]
     if not _is_under_way(folder, name):
-        start(folder, name, PAGE, page_arguments(name, folder.settings(name), public=public))
-
-
-async def write_public(request: Request, form: Mapping[str, Any]) -> None:
-    """Have the page written that may be published."""
-    await write_page(request, form, public=True)
+        start(folder, name, PAGE, page_arguments(name, folder.settings(name)))
 
 
 async def stop(request: Request, form: Mapping[str, Any]) -> None:
@@ -126,12 +121,10 @@ def arguments_of(name: str, *, trusted: bool = False) -> tuple[str, ...]:
     return ("audit", *named, *(("--trust-config",) if trusted else ()))
 
 
-def page_arguments(name: str, settings: Settings, *, public: bool = False) -> tuple[str, ...]:
+def page_arguments(name: str, settings: Settings) -> tuple[str, ...]:
     """The command that writes the page of a saved audit, with the verdicts on its targets."""
     asked = [text for target in settings.target for text in ("--target", target)]
     asked += ["--presence", settings.presence] if settings.target else []
-    if public:
-        return ("show", f"{name}.empriv", "--report", f"{name}.public.html", "--public", *asked)
     return ("show", f"{name}.empriv", "--json", f"{name}.json", "--report", f"{name}.html", *asked)
 
 

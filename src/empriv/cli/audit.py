@@ -20,8 +20,8 @@ from empriv.cli.inputs import (
     source_of,
 )
 from empriv.cli.options import (
+    SectionedCommand,
     chunk_options,
-    density_option,
     epsilon_option,
     json_option,
     known_option,
@@ -30,7 +30,7 @@ from empriv.cli.options import (
     paper_option,
     queries_option,
     quiet_option,
-    report_options,
+    report_option,
     show_ids_option,
     source_options,
     target_options,
@@ -44,13 +44,12 @@ from empriv.cli.terminal import echo
 from empriv.errors import InputError
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @source_options
 @queries_option
 @epsilon_option
 @times_option
 @unit_option
-@density_option
 @known_option
 @paper_option
 @ledger_option
@@ -58,7 +57,7 @@ from empriv.errors import InputError
 @chunk_options
 @json_option
 @click.option("--save", metavar="PATH", help="Save the audit, for `empriv show` and empriv.load (mode 0600).")
-@report_options
+@report_option
 @target_options
 @show_ids_option
 @top_option
@@ -177,7 +176,7 @@ def _update(path: str, settings: Settings) -> None:
 @unit_option
 @times_option
 @json_option
-@report_options
+@report_option
 @click.option(
     "--noise", metavar="FILE",
     help="Show the answer with this saved noise, certified anew for the audit; --report and --json are then of that.",
@@ -198,7 +197,7 @@ def show(path: str, noise: str | None, **given: Any) -> None:
     settings = settings_of({}, given)
     check_targets((settings.json, settings.report), (path, noise))
     if noise is not None:
-        for name in ("times", "target", "public", "show_ids"):
+        for name in ("times", "target", "show_ids"):
             if getattr(settings, name):
                 option = name.replace("_", "-")
                 raise click.UsageError(f"--{option} must not be given with --noise, which has a target.")

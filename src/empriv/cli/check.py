@@ -28,7 +28,6 @@ from empriv.cli.options import query_option, quiet_option, source_options
 from empriv.cli.running import (
     LOOKING,
     bar_of,
-    check_report,
     engine_of,
     finish,
     interruptible,
@@ -74,7 +73,6 @@ def check(path: str, dry_run: bool, markdown: str | None, trust_config: bool, qu
         raise InputError(f'{name} must promise something. Hint: target = ["delta <= 0.05 at 0.1"].')
     settings.check_known()
     density_from_name(settings.density)
-    check_report(settings)
     if not trust_config:
         check_trust(path, config)
     written = (settings.json, settings.save, settings.report, markdown, *key_of(settings.report))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from empriv.base.targets import goal_of
-from empriv.cli.config import Settings, config_options, settings_of, to_toml, values_from_file
+from empriv.cli.config import Settings, config_options, settings_given, settings_of, to_toml, values_from_file
 from empriv.cli.inputs import (
     audit_of,
     check_targets,
@@ -20,7 +20,6 @@ from empriv.cli.inputs import (
     source_of,
 )
 from empriv.cli.options import (
-    density_option,
     epsilon_option,
     goal_option,
     json_option,
@@ -123,7 +122,6 @@ _NOT_ADVISED = ("json", "save", "report", "quiet")
 @source_options
 @queries_option
 @unit_option
-@density_option
 @known_option
 @limit_options
 @goal_option
@@ -154,7 +152,7 @@ def advise(
       empriv advise audit.empriv --target "delta <= 0.05 at 0.1"
       empriv advise --config audit.toml
     """
-    settings = settings_of({}, given)
+    settings = settings_given(given)
     if config is not None and not trust_config:
         check_trust(config, values_from_file(given))
     if not settings.files:

@@ -19,12 +19,10 @@ import click
 from click.core import ParameterSource
 
 from empriv.base.targets import Target, parse_target, parse_targets
-from empriv.cli.options import Checked, F, options
+from empriv.cli.options import KEYS_ONLY, Checked, F, options
 from empriv.errors import InputError
 
 NOTHING = "nothing"  # of --known: count nothing as known
-KEYS_ONLY = (click.Option(["--component"]), click.Option(["--scope"]))
-"""Keys of audit.toml that no command has as an option."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +55,6 @@ class Settings:
     json: str | None = None
     save: str | None = None
     report: str | None = None
-    public: bool = False
     target: tuple[str, ...] = ()
     presence: str = "both"
     paper: bool = False

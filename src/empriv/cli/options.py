@@ -100,6 +100,34 @@ def _between(name: str, rule: str, limit: float) -> Checked:
     return Checked(name, check, (int, float), rule)
 
 
+SECTIONS = {
+    "The rows": (
+        "database", "individual", "tables", "sql", "timezone", "subsamples", "unidentified", "update",
+    ),
+    "The question": ("query", "epsilon", "target", "presence", "times", "known", "paper", "ledger"),
+    "What is printed and written": (
+        "unit", "noun", "top", "show_ids", "verbose", "quiet", "json", "save", "report",
+    ),
+    "How it runs": (
+        "estimate", "memory_limit", "timeout", "in_chunks", "checkpoint", "config", "trust_config", "write_config",
+    ),
+}  # fmt: skip
+"""Options of `empriv audit` under their headings in its help."""
+
+
+class SectionedCommand(click.Command):
+    """A command whose help lists its options under headings."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        found = ((str(parameter.name), parameter.get_help_record(ctx)) for parameter in self.get_params(ctx))
+        records = {name: record for name, record in found if record is not None}
+        for title, names in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([records.pop(name) for name in names])
+        with formatter.section("Help"):
+            formatter.write_dl(list(records.values()))
+
+
 COLUMNS = Checked("columns", _columns, several=True)
 EPSILONS = Checked("epsilons", _epsilons, (int, float), "numbers of at least 0, and at least one number", several=True)
 TABLE = Checked("table", _table)
@@ -132,7 +160,7 @@ json_option = click.option(
     "--json", metavar="PATH", help="Write the figures, without identifiers; - prints them instead of the summary."
 )
 show_ids_option = click.option(
-    "--show-ids/--hide-ids", default=None, help="Name the riskiest individuals, instead of pseudonyms for this run."
+    "--show-ids", is_flag=True, default=None, help="Name the riskiest individuals, instead of pseudonyms for this run."
 )
 top_option = click.option(
     "--top", type=click.IntRange(min=0), metavar="N", help="How many individuals to list. [default: 3]"
@@ -175,9 +203,11 @@ chunk_options = options(
         help="In chunks: save progress in this file, and continue from it when run again.",
     ),
 )  # fmt: skip
-quiet_option = click.option("--quiet/--no-quiet", "-q", default=None, help="Print nothing; only the exit code matters.")
+quiet_option = click.option(
+    "--quiet", "-q", is_flag=True, default=None, help="Print nothing; only the exit code matters."
+)
 verbose_option = click.option(
-    "--verbose/--no-verbose", "-v", default=None, help="Also print reasons, notes, and what the figures rest on."
+    "--verbose", "-v", is_flag=True, default=None, help="Also print reasons, notes, and what the figures rest on."
 )
 source_options = options(
     click.argument("files", nargs=-1, metavar="[FILES|postgresql://...]..."),
@@ -205,10 +235,6 @@ source_options = options(
         help="Draw N random databases from one table, instead of --database: what is published is the answer of one.",
     ),
     click.option(
-        "--fraction", type=SHARE, metavar="F",
-        help="With --subsamples: everybody is in each of them with this probability. [default: 0.5]",
-    ),
-    click.option(
         "--unidentified", type=click.Choice(UNIDENTIFIED),
         help="Rows without an individual: refuse them, keep them as nobody's, or drop them. [default: error]",
     ),
@@ -220,11 +246,13 @@ queries_option = click.option(
     "--query", multiple=True, metavar="SQL",
     help="SELECT ... FROM data, or an expression such as avg(amount). Repeated: all of them are released together.",
 )  # fmt: skip
-density_option = click.option(
-    "--density", metavar="NAME",
-    help="laplace, gaussian, logistic, epanechnikov or student, with :RULE or :BANDWIDTH (laplace:one-se, "
-    "gaussian:0.5); variable:KERNEL (variable:gaussian); ecdf; best. [default: laplace:one-se]",
-)  # fmt: skip
+KEYS_ONLY = (
+    click.Option(["--component"]),
+    click.Option(["--scope"]),
+    click.Option(["--density"]),
+    click.Option(["--fraction"], type=SHARE),
+)
+"""Keys of audit.toml that no command has as an option."""
 
 
 def _each_known(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
@@ -259,18 +287,12 @@ known_option = click.option(
     "Definition 4. unordered: databases have no order, although labels are dates or numbers.",
 )  # fmt: skip
 paper_option = click.option(
-    "--paper/--no-paper", default=None,
+    "--paper", is_flag=True, default=None,
     help="Ask as the paper does: nothing is counted as known, databases are random, and the estimate decides.",
 )  # fmt: skip
 ledger_option = click.option(
     "--ledger", metavar="PATH", help="Audit together with what this ledger says was released from these databases."
 )
-report_options = options(
-    click.option(
-        "--report", metavar="PATH", help="Write the report, one page of HTML, with the key to its pseudonyms."
-    ),
-    click.option(
-        "--public/--no-public", default=None,
-        help="Make a report that may be published: no individuals, no results, coarse figures.",
-    ),
-)  # fmt: skip
+report_option = click.option(
+    "--report", metavar="PATH", help="Write the report, one page of HTML, with the key to its pseudonyms."
+)

@@ -91,7 +91,6 @@ def finish(
     rows : gives the databases, on which a page tries what can be done
     here : whether the audit is made in this thread, where Ctrl-C arrives: a checkpoint is then closed
     """
-    check_report(settings)
     quiet = settings.silent or (text is not None and text[0] == "-")
     bar = bar_of(audit_stages(settings), quiet=quiet)
     console = console_for(sys.stdout)
@@ -127,14 +126,6 @@ def finish(
         click.get_current_context().exit(POLICY_FAILED)
     if "unresolved" in outcomes:
         click.get_current_context().exit(UNRESOLVED)
-
-
-def check_report(settings: Settings) -> None:
-    """Refuse options of the report that do not go together."""
-    if settings.public and settings.report is None:
-        raise click.UsageError("--public must be given with --report.")
-    if settings.public and settings.show_ids:
-        raise click.UsageError("--public must not be given with --show-ids.")
 
 
 def audit_stages(settings: Settings) -> tuple[str, ...]:
@@ -176,7 +167,7 @@ def judged(
     given = [verdict for _, verdict in verdicts]
     decision = audit.decision(given)
     advice, instead, best = None, "", None
-    if settings.report is not None and not settings.public:
+    if settings.report is not None:
         from empriv.report.page.actions import instead_of, quick_advice, worst_first
 
         bar.begin(_WAYS)
@@ -340,7 +331,7 @@ def _write_files(
 
 def _write_report(finished: Finished, settings: Settings, path: str) -> Any:
     return finished.audit.report(
-        path, show_ids=settings.show_ids, salt=finished.salt, public=settings.public, verdicts=finished.verdicts,
+        path, show_ids=settings.show_ids, salt=finished.salt, verdicts=finished.verdicts,
         advice=finished.advice,
     )  # fmt: skip
 

@@ -70,39 +70,16 @@ def _banded(
     material: Material, *, name: str, title: str, axis: str, caption: str, estimate: FloatArray, lower: FloatArray,
     upper: FloatArray, targets: Sequence[tuple[float, float]] = (),
 ) -> Chart:  # fmt: skip
-    shown = material.finite
-    epsilons = material.epsilons[shown]
-    return banded_chart(
-        epsilons, estimate[shown], lower[shown], upper[shown], start=material.start, asked=material.audit.epsilons,
-        apart=material.curves.apart, name=name, title=title, axis=axis, caption=caption, targets=targets,
-    )  # fmt: skip
-
-
-def banded_chart(
-    epsilons: FloatArray,
-    estimate: FloatArray,
-    lower: FloatArray,
-    upper: FloatArray,
-    *,
-    start: int,
-    asked: Sequence[float],
-    apart: bool,
-    name: str,
-    title: str,
-    axis: str,
-    caption: str,
-    targets: Sequence[tuple[float, float]] = (),
-) -> Chart:
-    """A curve with a band, the epsilons asked for marked on it; ``apart``, points with bars, and a thin line.
-
-    ``targets`` are drawn as crosses.
-    """
+    """A curve with a band, the epsilons asked for marked on it; points with bars, and a thin line, where no epsilon
+    between was measured. ``targets`` are drawn as crosses."""
+    shown, apart, asked = material.finite, material.curves.apart, material.audit.epsilons
+    epsilons, estimate, lower, upper = material.epsilons[shown], estimate[shown], lower[shown], upper[shown]
     limits = [limit for _, limit in targets]
     x = _across(epsilons, apart)
     y = risk_scale(np.array([*estimate, *(v for v in limits if v > 0)]), np.array([*upper, *limits]))
     at_x = x.encoding("epsilon", "epsilon", **({"tickCount": 8} if apart else {}))
     rows = records(epsilon=epsilons, estimate=_on(y, estimate), lower=_on(y, lower), upper=_on(y, upper))
-    place = min(start, len(epsilons) - 1)
+    place = min(material.start, len(epsilons) - 1)
     marked = np.isin(epsilons, asked)
     caption = caption if y.kind == "linear" else f"{caption} The scale is logarithmic, with 0 at the bottom."
     if apart:

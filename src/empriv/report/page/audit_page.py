@@ -1,8 +1,7 @@
 """The page of one release: may I publish, what do I do, what does it cost, who is beyond? The proof is folded.
 
 The first screen has the decision in words and one picture. The decision and all sentences come from `words`, as in the
-terminal; charts from `charts`; figures from `gather`. With noise the page is that of the noisy answer. `public` decides
-what a published version may say.
+terminal; charts from `charts`; figures from `gather`. With noise the page is that of the noisy answer.
 """
 
 from __future__ import annotations
@@ -43,6 +42,7 @@ from empriv.words.sentences import amount, databases, number, people, percent
 if TYPE_CHECKING:
     from empriv.validate.verdict import Verdict
 
+_ASKED = ("epsilon", "delta, lower bound", "delta, estimate", "delta, upper bound", "total risk", "exposed")
 SEVERITIES = {"error": "problem", "warning": "be wary", "info": "fine"}
 INSIDE = "Keep this page inside your organisation."
 _SHOWN_COUNTS = (1, 7, 30, 365)
@@ -84,7 +84,6 @@ def page_of(
     actions: Actions | None = None,
     noise: Noise | TableNoise | None = None,
     answers: bool = False,
-    config: str | None = None,
     title: str | None = None,
 ) -> str:
     """The page of one release; ``names`` are those of ``material.rows``."""
@@ -105,7 +104,6 @@ def page_of(
         "title": title_of(audit, title),
         "asked": visible(header_of(audit)),
         "inside": INSIDE,
-        "public": False,
         "decision": decision,
         "decision_kind": KINDS.get(decision.word, "open"),
         "instead": instead,
@@ -127,7 +125,7 @@ def page_of(
         "again": again,
         "warnings": warnings,
         "at": figures_at(material),
-        "asked_columns": asked_columns(exposed=True),
+        "asked_columns": _ASKED,
         "asked_rows": asked_rows(material),
         "notes": [note for note in (*summary.notes, *tail, *_notes(noise)) if note not in said | checked],
         "unchecked": unchecked(audit),
@@ -139,7 +137,6 @@ def page_of(
         "charts": [picture_of(made) for name, made in drawn.items() if made is not picture and name != AGAIN],
         "record": record_of(audit, verdicts),
         "commands": [] if actions is None else [(row.action, row.command) for row in actions.rows if row.command],
-        "config": config,
     }  # fmt: skip
     return render("page.html", content, payload_of(list(drawn.values())))
 
@@ -296,14 +293,6 @@ def between(lower: float, upper: float, kind: str) -> str:
     if upper >= 1:
         return f"At least {number(lower)}, no upper bound ({kind})."
     return f"Between {number(lower)} and {number(upper)} ({kind})."
-
-
-def asked_columns(*, exposed: bool) -> list[str]:
-    """Heads of `asked_rows`."""
-    return [
-        "epsilon", "delta, lower bound", "delta, estimate", "delta, upper bound", "total risk",
-        *(["exposed"] if exposed else []),
-    ]  # fmt: skip
 
 
 def asked_rows(material: Material) -> list[tuple[str, ...]]:

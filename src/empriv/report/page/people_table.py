@@ -1,4 +1,4 @@
-"""Who is beyond what the answer hides: the few who moved it furthest; and columns of everybody, for a file.
+"""Who is beyond what the answer hides: the few who moved it furthest.
 
 Names are those given, which are pseudonyms unless somebody asked for identifiers.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -111,17 +110,3 @@ def _influence(results: Results, row: int, influence: float, unit: str) -> str:
     )
     most = int(np.argmax(np.divide(change, spread, out=np.zeros(count), where=spread > 0)))
     return f"{amount(float(change[most]), unit)} in {shortened(str(names[most]), 40)}"
-
-
-def individuals_rows(material: Material, names: Sequence[str]) -> dict[str, Any]:
-    """Columns of the table, riskiest first; people at equal risk are ordered by the names shown, not by the data."""
-    results = material.audit.results
-    values = material.curves.table
-    influence = material.influence[material.rows]
-    size = np.where(np.isnan(influence), np.inf, influence)
-    order = np.lexsort((np.asarray(names, dtype=str), -size, -values[:, material.start]))
-    return {
-        "names": [visible(str(names[k])) for k in order],
-        "values": values[order],
-        "databases": [int(v) for v in results.presence[material.rows][order]],
-    }

@@ -1,14 +1,11 @@
-"""Writing a report and what goes beside it: the key to the pseudonyms, figures as JSON, individuals as Parquet.
-
-Files that hold people's influence have mode 0600; a page for publication has 0644 less the umask.
-"""
+"""Writing a page, and the key to its pseudonyms beside it; both of mode 0600, since they are about people."""
 
 from __future__ import annotations
 
 import json
 import os
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -20,15 +17,12 @@ from empriv.auditing.ranking import names_of
 from empriv.base.storage import write_atomically
 from empriv.base.text import visible
 from empriv.comparing.ways import Advice
-from empriv.errors import InputError, MissingExtraError
 from empriv.judge.noise_kernels import kernel_of
 from empriv.noise.noise import Noise
 from empriv.noise.table_noise import TableNoise
-from empriv.report.gather import Material, gather
+from empriv.report.gather import gather
 from empriv.report.page.actions import actions_of, quick_advice, worst_first
 from empriv.report.page.audit_page import page_of
-from empriv.report.page.people_table import individuals_rows
-from empriv.report.page.public import public_page
 from empriv.report.page.rendering import page_path
 from empriv.validate.covering import covered, has_moves
 from empriv.words.decision import Covered, Decision
@@ -42,14 +36,11 @@ KEY_VERSION = 1
 
 @dataclass(frozen=True)
 class Written:
-    """Where each file is, None if it was not written; and the decision that the page says, unless it is public."""
+    """Where the page is, and the key to its pseudonyms, None if it names people; and the decision that it says."""
 
     page: Path
-    key: Path | None = None
-    json: Path | None = None
-    individuals: Path | None = None
-    config: Path | None = None
-    decision: Decision | None = None
+    key: Path | None
+    decision: Decision
 
 
 def write_report(
@@ -57,13 +48,9 @@ def write_report(
     path: str | PathLike[str],
     *,
     show_ids: bool = False,
-    public: bool = False,
-    epsilons: Iterable[float] | None = None,
     verdicts: Sequence[tuple[str, Verdict]] = (),
     noise: Noise | TableNoise | None = None,
     answers: bool = False,
-    config: str | None = None,
-    beside: bool = False,
     title: str | None = None,
     advice: Advice | None = None,
     salt: bytes | None = None,
@@ -75,14 +62,9 @@ def write_report(
     audit : what is reported
     path : of the page; must end in .html
     show_ids : show identifiers; else pseudonyms, with a key to them in ``<name>.key.json`` (mode 0600)
-    public : a version that may be published: no individuals, no results, coarse figures
-    epsilons : where curves are measured; default: about 40, the epsilons asked for among them
     verdicts : each target in words, with its verdict, besides those of the audit itself
     noise : from `design_noise`, for this audit: the page is that of the answer with it
     answers : show the answers themselves, which a page leaves out unless it is asked for them
-    config : the text of an audit.toml that repeats the run
-    beside : write ``<name>.json``, ``<name>.individuals.parquet`` (needs pyarrow) and, with ``config``,
-        ``<name>.toml`` beside the page
     title : of the page; default: the query
     advice : from `advise`, what can be done; default, where there are ``verdicts``: what can be tried on the results
     salt : of the pseudonyms; default: a new one
@@ -103,17 +85,6 @@ def write_report(
     own = verdicts_on(audit)
     said = {text for text, _ in own}
     verdicts = worst_first([*own, *(pair for pair in verdicts if pair[0] not in said)])
-    if public:
-        if show_ids or beside or answers or noise is not None:
-            raise InputError(
-                "`public` must not go with `show_ids`, `beside`, `noise` or `answers`, which show more than may be "
-                "published."
-            )
-        text = public_page(
-            audit, epsilons=epsilons, verdicts=verdicts, targets=targets_of(verdicts), title=title
-        )  # fmt: skip
-        write_atomically(target, text.encode("utf-8", "backslashreplace"), mode=0o644)
-        return Written(target)
     salt = secrets.token_bytes(32) if salt is None else salt
     every_name = names_of(audit.results, None if show_ids else salt)
     if noise is not None and not verdicts:
@@ -121,7 +92,7 @@ def write_report(
         verdicts = [(target_said, audit.verdict(epsilon=noise.epsilon, delta=noise.delta))]
     day, kernel = hidden_by(audit, verdicts, noise)
     material = gather(
-        audit, epsilons, names=every_name, targets=targets_of(verdicts), day=day, kernel=kernel, pseudonyms=not show_ids
+        audit, names=every_name, targets=targets_of(verdicts), day=day, kernel=kernel, pseudonyms=not show_ids
     )
     labels, names = material.labels, material.names_listed or []
     key = None
@@ -135,26 +106,14 @@ def write_report(
     actions = None if advice is None else actions_of(advice, audit.unit)
     text = page_of(
         material, names=names, names_said=names_said, decision=decision, verdicts=verdicts, advice=advice,
-        actions=actions, noise=noise, answers=answers, config=config, title=title,
+        actions=actions, noise=noise, answers=answers, title=title,
     )  # fmt: skip
     if key is not None:
         # first: a page whose key is lost cannot be read back
         facts = {"format": "empriv report key", "version": KEY_VERSION, "report": target.name, "salt": salt.hex()}
         write_atomically(key, _json({**facts, "individuals": dict(zip(names, labels, strict=True))}))
     write_atomically(target, text.encode("utf-8", "backslashreplace"))
-    if not beside:
-        return Written(target, key, decision=decision)
-    figures, people = target.with_suffix(".json"), target.with_suffix(".individuals.parquet")
-    shown = {**figures_of(material, verdicts), "decision": decision.to_json()}
-    if advice is not None:
-        shown["advice"] = advice.to_json()
-    write_atomically(figures, _json(shown))
-    _write_parquet(people, material, names)
-    settings = None
-    if config is not None:
-        settings = target.with_suffix(".toml")
-        write_atomically(settings, config.encode("utf-8", "backslashreplace"), mode=0o644)
-    return Written(target, key, figures, people, settings, decision)
+    return Written(target, key, decision)
 
 
 def hidden_by(
@@ -176,50 +135,6 @@ def targets_of(verdicts: Sequence[tuple[str, Verdict]]) -> tuple[tuple[float, fl
         for target in verdict.targets
         if target.name == "delta"
     )
-
-
-def figures_of(material: Material, verdicts: Sequence[tuple[str, Verdict]] = ()) -> dict[str, Any]:
-    """What ``<name>.json`` holds: `Audit.to_json`, the curves of the page, and the verdicts (schema.json)."""
-    curves = material.curves
-    out = material.audit.to_json()
-    out["curves"] = [
-        {
-            "epsilon": float(material.epsilons[k]),
-            "delta": float(curves.delta[k]),
-            "total_risk": float(curves.total_risk[k]),
-            "n_exposed": int(curves.n_exposed[k]),
-            "lower": float(material.band["lower"][k]),
-            "upper": float(material.band["upper"][k]),
-            "total_risk_lower": float(material.band["total_risk_lower"][k]),
-            "total_risk_upper": float(material.band["total_risk_upper"][k]),
-        }
-        for k in range(len(material.epsilons))
-        if material.finite[k]
-    ]
-    if verdicts:
-        out["verdicts"] = [{"target": text, **verdict.to_json()} for text, verdict in verdicts]
-    return out
-
-
-def _write_parquet(path: Path, material: Material, names: Sequence[str]) -> None:
-    """The table of the page: a column of delta_i for each epsilon asked for."""
-    try:
-        import pyarrow as arrow
-        import pyarrow.parquet as parquet
-    except ImportError:
-        raise MissingExtraError("pyarrow", "parquet") from None
-    rows = individuals_rows(material, names)
-    order = {name: k for k, name in enumerate(map(visible, map(str, names)))}
-    position = [order[name] for name in rows["names"]]
-    columns: dict[str, Any] = {"individual": rows["names"]}
-    for k, epsilon in enumerate(material.epsilons):
-        if epsilon in material.audit.epsilons:
-            columns[f"delta_i at {epsilon:g}"] = rows["values"][:, k]
-    columns["largest_influence"] = material.influence[material.rows][position]
-    columns["databases"] = rows["databases"]
-    sink = arrow.BufferOutputStream()
-    parquet.write_table(arrow.table(columns), sink)
-    write_atomically(path, sink.getvalue().to_pybytes())
 
 
 def _json(content: Any) -> bytes:
