@@ -83,8 +83,7 @@ def test_every_command_and_option_has_help_and_is_documented(name: str, command:
 def test_every_exit_code_and_kernel_is_documented() -> None:
     documented = (DOCS / "command-line.md").read_text(encoding="utf-8")
     assert all(f"\n| {code} |" in documented for code in (0, 1, 2, 3, 4, 130))
-    help_text = CliRunner().invoke(main, ["audit", "--help"], terminal_width=400).output
-    assert all(kernel in help_text and f"`{kernel}`" in documented for kernel in KERNELS)
+    assert all(f"`{kernel}`" in documented for kernel in KERNELS)
 
 
 class TestSummary:
