@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pytest
-
-from empriv.collecting import Databases, DuckDBEngine
-from empriv.collecting.sources import Address, Connected, Frame, Select
 
 try:
     with warnings.catch_warnings():
@@ -73,40 +69,3 @@ def started() -> Iterator[Server]:
             yield Server(server.get_uri(), str(Path(folder) / "d"))
         finally:
             server.cleanup()
-
-
-@dataclass(frozen=True)
-class OnPostgres:
-    """An engine for the contract of engines: whatever the rows are, they are put on the server, and read from there."""
-
-    server: Server
-    engine: DuckDBEngine
-
-    @contextmanager
-    def session(self, data: Databases) -> Iterator[Any]:
-        moved: list[str] = []
-
-        def there(table: Any) -> Connected:
-            name = f"contract_{len(moved)}"
-            moved.append(name)
-            with duckdb.connect() as connection:
-                connection.execute("SET TimeZone = 'UTC'")
-                for other, source in data.tables.items():
-                    if isinstance(source, Frame):
-                        connection.register(other, source.frame)
-                if isinstance(table, Frame):
-                    connection.register("rows_to_move", table.frame)
-                sql = table.sql if isinstance(table, Select) else "FROM rows_to_move"
-                self.server.put(name, connection.sql(sql).to_arrow_table())
-            return Connected("postgresql", Address(self.server.address), table=name)
-
-        parts = tuple(there(part) for part in data.parts)
-        on_server = replace(data, parts=parts, tables={name: there(table) for name, table in data.tables.items()})
-        try:
-            with self.engine.session(on_server) as session:
-                yield session
-        finally:
-            self.server.run(*(f"DROP TABLE {name}" for name in moved))
-
-    def apart(self, session: Any, data: Databases, chosen: Sequence[int]) -> Any:
-        return self.engine.apart(session, data, chosen)

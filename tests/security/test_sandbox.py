@@ -60,12 +60,6 @@ def frame(**options: Any) -> Any:
 HOSTILE = {
     "one long call": "sum(levenshtein(repeat('a', 60000), repeat('b', 60000 + who)))",
     "a list": "sum(list_sort(range(50000000 + who))[1])",
-    "a list that is not sorted": "sum(len(range(who * 100000000)))",
-    "a text": "sum(length(repeat('abc', 1000000000)))",
-    "texts put together": "length(string_agg(repeat('abc', 10000000), ''))",
-    "texts side by side": (
-        "SELECT max(length(concat(repeat('a', 400000000), repeat('b', 400000000), repeat('c', 400000000)))) FROM data"
-    ),
     "a text that doubles": (
         "SELECT (WITH RECURSIVE r(n, t) AS (SELECT 1, 'a' UNION ALL SELECT n + 1, t || t FROM r WHERE n < 60) "
         "SELECT max(length(t)) FROM r) + count(*) FROM data"
@@ -104,12 +98,9 @@ def test_time_and_memory_are_bounded(query: str) -> None:
 
 
 QUERIES = [
-    "avg(x)", "sum(x)", "count(*)", "median(x)", "quantile_cont(x, 0.3)", "stddev_samp(x)", "max(k) - min(k)",
-    "corr(x, k)", "count(DISTINCT k)", "mode(k)", "sum(CAST(x AS DECIMAL(12, 4)))", "bool_or(x > 3)::INTEGER",
+    "avg(x)", "median(x)", "mode(k)", "sum(CAST(x AS DECIMAL(12, 4)))", "bool_or(x > 3)::INTEGER",
     "SELECT kind, avg(x), count(*) FROM data GROUP BY kind", "max(epoch(\"at\")) - min(epoch(\"at\"))",
-    "SELECT date_trunc('day', \"at\") AS d, count(*) FROM data GROUP BY d",
     "SELECT max(s) FROM (SELECT who, sum(x) AS s FROM data GROUP BY who)",
-    "SELECT avg(x) FROM data WHERE k > (SELECT avg(k) FROM data)",
     "SELECT kind, max(x) FROM data WHERE x < (SELECT max(x) FROM data) GROUP BY kind",
 ]  # fmt: skip
 
