@@ -199,6 +199,17 @@ def test_people_are_refused_as_groups_also_beside_the_day() -> None:
         empriv.collect(data_of(rows()), "SELECT day, who, sum(hours) FROM data GROUP BY day, who")
 
 
+@pytest.mark.parametrize("number", ["sum(hours)", "sum(DISTINCT hours)"])
+def test_keys_are_selected_in_any_order(number: str) -> None:
+    rows_of_both = rows().assign(late=lambda frame: frame.hours > 5)
+    for keys in ("ward, late", "late, ward"):
+        query = f"SELECT late, ward, {number} FROM data GROUP BY {keys}"
+        results = empriv.collect(data_of(rows_of_both), query, progress=False, notice=lambda _: None)
+        assert results.cells is not None
+        assert {cell.keys[1] for cell in results.cells} == {("ward", ward) for ward in rows_of_both.ward.unique()}
+        assert {cell.keys[0][0] for cell in results.cells} == {"late"}
+
+
 def test_a_key_must_be_selected() -> None:
     with pytest.raises(QueryError, match="must select every key that it groups by"):
         empriv.collect(data_of(rows()), "SELECT sum(hours) FROM data GROUP BY ward")

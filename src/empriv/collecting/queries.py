@@ -269,7 +269,7 @@ def check_keys(query: Query, columns: Mapping[str, Sequence[str]]) -> None:
 
 
 def _groups(select: exp.Select) -> tuple[exp.Expr, ...]:
-    """GROUP BY expressions, with positions, aliases and ALL resolved."""
+    """GROUP BY expressions, with positions, aliases and ALL resolved, in the order in which they are selected."""
     group = select.args.get("group")
     if group is None:
         return ()
@@ -287,4 +287,5 @@ def _groups(select: exp.Select) -> tuple[exp.Expr, ...]:
         elif isinstance(key, exp.Column) and not key.table and key.name.lower() in aliases:
             key = aliases[key.name.lower()]
         keys.append(key.copy())
-    return tuple(keys)
+    selected = [item.unalias() for item in select.expressions]
+    return tuple(sorted(keys, key=lambda key: selected.index(key) if key in selected else len(selected)))
