@@ -12,6 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from empriv.app import release, review, run
+from empriv.app.folder import IMPACT
 from empriv.app.form_fields import by_label
 from empriv.app.guard import written_page
 from empriv.app.jobs import AUDIT
@@ -22,7 +23,7 @@ from empriv.errors import EmprivError
 from empriv.words.decision import PUBLISH
 
 Form = Mapping[str, Any]
-PAGES = {"report": ".html", "noise": ".noise.html"}
+PAGES = {"report": ".html", "noise": ".noise.html", "dpia": IMPACT}
 """Pages of an audit that may be shown, by the end of their address: the file's ending."""
 
 
@@ -81,7 +82,8 @@ def _done(handler: Callable[[Request, Form], Awaitable[Response | None]]) -> Cal
 
 _FORMS = {
     "run": run.start_run, "run/stop": run.stop, "page": run.write_page, "actions": act,
-    "release": release.release_answer, "release/as-it-is": release.prepare_as_it_is, "review": review.review,
+    "release": release.release_answer, "release/as-it-is": release.prepare_as_it_is, "release/dpia": run.write_impact,
+    "review": review.review,
 }  # fmt: skip
 ROUTES = [
     Route("/audits/{name}/decision", decision),

@@ -12,9 +12,10 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from empriv.app.folder import Folder, put_demo
+from empriv.app.folder import IMPACT, Folder, put_demo
 from empriv.app.jobs import AUDIT, Job, cancel, latest, start
 from empriv.app.pages import ELSEWHERE, changed_elsewhere, folder_of, show, workers_of
+from empriv.app.review import reviews_of
 from empriv.base.progress import duration
 from empriv.base.targets import parse_target
 from empriv.cli.config import Settings
@@ -77,6 +78,18 @@ async def write_page(request: Request, form: Mapping[str, Any]) -> None:
         start(folder, name, PAGE, page_arguments(name, folder.settings(name)))
 
 
+async def write_impact(request: Request, form: Mapping[str, Any]) -> None:
+    """Have the section for an impact assessment written, of what is offered and what the last checker said."""
+    del form
+    folder, name = folder_of(request), request.path_params["name"]
+    if not _is_under_way(folder, name):
+        noise = ("--noise", f"{name}.noise.empriv") if folder.saved(name, "noise", ".noise.empriv") else ()
+        said = next(iter(reviews_of(folder, name)), None)
+        checked = () if said is None else ("--checker={checker}, {role}: {outcome}, because {reason}".format(**said),)
+        asked = (f"{name}.empriv", *_asked(folder.settings(name)), *noise, *checked)
+        start(folder, name, PAGE, ("export", *asked, "--dpia", f"{name}{IMPACT}"))
+
+
 async def stop(request: Request, form: Mapping[str, Any]) -> None:
     """Cancel the work on an audit."""
     del form
@@ -123,9 +136,14 @@ def arguments_of(name: str, *, trusted: bool = False) -> tuple[str, ...]:
 
 def page_arguments(name: str, settings: Settings) -> tuple[str, ...]:
     """The command that writes the page of a saved audit, with the verdicts on its targets."""
-    asked = [text for target in settings.target for text in ("--target", target)]
-    asked += ["--presence", settings.presence] if settings.target else []
+    asked = _asked(settings)
     return ("show", f"{name}.empriv", "--json", f"{name}.json", "--report", f"{name}.html", *asked)
+
+
+def _asked(settings: Settings) -> tuple[str, ...]:
+    """The promise as options of a command."""
+    targets = tuple(text for target in settings.target for text in ("--target", target))
+    return (*targets, "--presence", settings.presence) if targets else ()
 
 
 def lacking(settings: Settings) -> dict[str, str]:
