@@ -103,9 +103,14 @@ def test_a_link_that_leads_nowhere_is_noticed() -> None:
     assert _anchors("# A `b`, c\n\n## D\n") == {"a-b-c", "d"}
 
 
-def test_the_readme_of_a_package_index_has_whole_addresses() -> None:
-    home = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Source"]
-    text = module_at(ROOT / "setup.py").readme_for_an_index()
+def test_the_readme_of_a_package_index_has_whole_addresses_or_none() -> None:
+    setup = module_at(ROOT / "setup.py")
+    for text in (setup.readme_for_an_index(), setup.readme_for_an_index(setup.address_of_the_source())):
+        assert _links(text) == []
+        assert "Known limits" in text
+
+    home = "https://host.invalid/project"
+    text = setup.readme_for_an_index(home)
     assert _links(text) == []
     images = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", text)
     pages = re.findall(r"(?<!!)\[[^\]]*\]\(([^)]+)\)", text)
@@ -115,6 +120,12 @@ def test_the_readme_of_a_package_index_has_whole_addresses() -> None:
         assert local
         for link in local:
             assert (ROOT / link.removeprefix(f"{home}/{folder}/main/").partition("#")[0]).exists(), link
+
+
+def test_addresses_of_the_project_are_in_one_place() -> None:
+    """In pyproject.toml, and only ones that somebody owns: `.example` and `.invalid` are nobody's."""
+    named = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"].get("urls", {})
+    assert [url for url in named.values() if re.search(r"\.(?:example|invalid|test|localhost)\b", url)] == []
 
 
 def test_pins_have_hashes_and_no_address() -> None:

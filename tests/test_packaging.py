@@ -70,7 +70,8 @@ def _says(wheel: Path, *command: str, folder: Path) -> str:
 def test_a_wheel_holds_what_a_run_needs_with_and_without_a_compiler(tmp_path: Path) -> None:
     compiled = _built(tmp_path / "compiled")
     plain = _built(tmp_path / "plain", CC="false", LDSHARED="false")
-    names = {wheel: set(zipfile.ZipFile(wheel).namelist()) for wheel in (compiled, plain)}
+    pure = _built(tmp_path / "pure", EMPRIV_PURE="1")
+    names = {wheel: set(zipfile.ZipFile(wheel).namelist()) for wheel in (compiled, plain, pure)}
 
     package = ROOT / "src" / "empriv"
     needed = {"empriv/py.typed", "empriv/__init__.pyi"}
@@ -80,6 +81,11 @@ def test_a_wheel_holds_what_a_run_needs_with_and_without_a_compiler(tmp_path: Pa
     assert needed <= names[plain]
     assert {name.split(".")[0] for name in names[compiled] if name.endswith(".so")} == COMPILED
     assert not [name for name in names[plain] if name.endswith(".so")]
+    assert pure.name.endswith("-py3-none-any.whl")
+    assert not compiled.name.endswith("-py3-none-any.whl")
+    assert names[pure] - {name for name in names[pure] if "dist-info" in name} == names[plain] - {
+        name for name in names[plain] if "dist-info" in name
+    }
 
     figures = {}
     for wheel in (compiled, plain):
