@@ -50,8 +50,8 @@ IDIOMS = (
 )
 """Coined for what has a plain name: tests, warnings, allowlist, depends on, impossible, step, recheck, point mass, rows
 without an individual, residuals of."""
-QUOTED = {"docs/index.md": ("adversary",), "docs/method.md": ("adversary",)}
-"""The paper's own words, where its terms are translated."""
+QUOTED = {"docs/index.md": ("adversary",), "docs/method.md": ("adversary",), "CHANGELOG.md": ("adversary", "cautions")}
+"""The paper's own words, where its terms are translated; names of the preview, where they are said to be gone."""
 
 BANNED = (*IDIOMS, *(word for words in INSTEAD.values() for word in words))
 _PATTERN = re.compile(rf"\b({'|'.join(BANNED)})s?\b", re.IGNORECASE)
@@ -76,7 +76,8 @@ def what_is_read(path: Path) -> Iterator[str]:
 def files() -> list[Path]:
     """Sources, templates, scripts of pages, and documents."""
     shown = [path for ending in ("py", "html", "js") for path in SOURCES.rglob(f"*.{ending}")]
-    pages = [ROOT / "README.md", *DOCS.glob("*.md"), *DOCS.glob("reference/*.md"), DOCS / "tour.ipynb"]
+    beside = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "examples/README.md")]
+    pages = [*beside, *DOCS.glob("*.md"), *DOCS.glob("reference/*.md"), DOCS / "tour.ipynb"]
     return sorted({*shown, *pages})
 
 
