@@ -508,9 +508,9 @@ class TestPromise:
         path = f"/audits/{ready}/promise"
         said = live(visitor, f"{path}/said", path, {**USUAL, "times": "12"})
         assert (
-            "A reader who guesses 50:50 whether a person's rows were counted gets at most 52.5% sure from all 12 "
+            "A reader who guesses 50:50 whether a client's rows were counted gets at most 52.5% sure from all 12 "
             "publications, but surer in at most 5% of cases. That holds for readers who may know what the calendar and "
-            "previous answers tell and one person's rows (epsilon 0.1, delta 0.05)." in said
+            "previous answers tell and one client's rows (epsilon 0.1, delta 0.05)." in said
         )
         assert "40 databases cannot support any delta below 0.072" in said
         nothing = {**USUAL, "known": "nothing", "presence": "random", "preset": "own", "epsilon": "0", "delta": "0.1"}
@@ -552,7 +552,7 @@ class TestPromise:
         path = f"/audits/{name}/promise"
         answer = visitor.post(path, {**USUAL, "known": "some", "named": "calendar"})
         assert "random samples have no order" in answer.text
-        assert "one person's rows" in live(visitor, f"{path}/said", path, USUAL)
+        assert "one client's rows" in live(visitor, f"{path}/said", path, USUAL)
 
     def test_targets_of_another_hand_are_kept(self, desk: RunningDesk, visitor: Visitor) -> None:
         targets = ["delta <= 0.01 at 0.1", "delta <= 0.001 at 1"]

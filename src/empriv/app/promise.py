@@ -20,6 +20,7 @@ from empriv.base.targets import goal_of
 from empriv.cli.config import NOTHING, Settings
 from empriv.errors import EmprivError, InputError
 from empriv.words.decision import guess
+from empriv.words.nouns import Nouns, individual_noun
 from empriv.words.planning import PRESETS, beyond_reach, promised
 
 OWN, KEPT = "own", "kept"
@@ -127,9 +128,15 @@ def promise_of(settings: Settings) -> tuple[str, ...]:
             times=times,
             known=known,
             presence=settings.presence == "both",
+            nouns=_nouns(settings),
         )
         for goal in goals
     )
+
+
+def _nouns(settings: Settings) -> Nouns:
+    """What an individual is called, as on the page of the decision."""
+    return Nouns(settings.noun or individual_noun(settings.individual))
 
 
 def _known_in_words(settings: Settings) -> tuple[str, ...]:
@@ -185,7 +192,7 @@ def _page(
     status: int = 200,
 ) -> Response:  # fmt: skip
     presets = [
-        (key, title, why, guess(epsilon, delta), f"epsilon {epsilon:g}, delta {delta:g}")
+        (key, title, why, guess(epsilon, delta, _nouns(settings)), f"epsilon {epsilon:g}, delta {delta:g}")
         for key, (title, epsilon, delta, why) in PRESETS.items()
     ]
     content: dict[str, Any] = {

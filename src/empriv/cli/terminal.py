@@ -228,7 +228,7 @@ def _furthest(exposed: MostExposed) -> str:
     """What the ranking is by: moves, or moves beside a spread that differs between databases."""
     moved = [math.inf if math.isnan(size) else size for size in exposed.moved.tolist()]
     said = "Moved the answer furthest"
-    return said if moved == sorted(moved, reverse=True) else f"{said} for the spread of their database"
+    return said if moved == sorted(moved, reverse=True) else "Moved it furthest for the spread there"
 
 
 def _figures(summary: Summary, once: Sequence[float] | None, n_individuals: int, console: Console) -> Table:

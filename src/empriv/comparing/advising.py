@@ -286,11 +286,9 @@ class _Trial:
 
     def as_it_is(self) -> Action:
         targets = " ".join(f"--target {shlex.quote(text)}" for text in self.goal.texts)
-        day = self.before.verdict.day
         return self._row(
             "as-is", {}, self.before, 0.0, note=self.before.verdict.sentence,
             command=f"empriv show {shlex.quote(self.saved)} --epsilon {self.goal.epsilon:g} {targets}",
-            cover=math.nan if day is None else day.cover,
         )  # fmt: skip
 
     def noise(self, granularity: float | None, given: Noise | None) -> list[Action]:
@@ -429,12 +427,13 @@ class _Trial:
 
     def _row(
         self, code: str, parameters: Mapping[str, Any], judged: AgainstGoal, error: float, *, command: str,
-        note: str = "", toml: str = "", cover: float = math.nan,
+        note: str = "", toml: str = "",
     ) -> Action:  # fmt: skip
+        day = judged.verdict.day
         return Action(
             code=code, parameters=parameters, delta=judged.delta, upper=judged.upper, error=error,
             share=self._share(error), unanswered=0.0, over=judged.over, verdict=str(judged.verdict), note=note,
-            command=command, toml=toml, cover=cover,
+            command=command, toml=toml, cover=math.nan if day is None else day.cover,
         )  # fmt: skip
 
     def _noise_row(self, designed: Noise, changed: Audit | None = None) -> Action:

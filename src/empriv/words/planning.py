@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from empriv.words.decision import guess, rows_of_one
+from empriv.words.nouns import Nouns
 from empriv.words.sentences import few_databases, floor, listed, number, percent, too_few_for_a_bound
 
 PRESETS: dict[str, tuple[str, float, float, str]] = {
@@ -52,6 +53,7 @@ def promised(
     times: int = 1,
     known: Sequence[str] = (),
     presence: bool = True,
+    nouns: Nouns = Nouns(),  # noqa: B008 — frozen
 ) -> str:
     """The whole promise.
 
@@ -61,12 +63,13 @@ def promised(
     times : publications that it must hold for together
     known : what readers may know, in a few words each
     presence : whether it must hold also in a database that people are in
+    nouns : what an individual is called
     """
-    known = [*known, *([rows_of_one()] if presence else [])]
+    known = [*known, *([rows_of_one(nouns)] if presence else [])]
     who = f"That holds for readers who may know {listed(known)}" if known else "That holds for readers who know no more"
     limits = {"epsilon": epsilon, "delta": delta, "total risk": total_risk}
     figures = ", ".join(f"{name} {limit:g}" for name, limit in limits.items() if limit is not None)
     anybody = (
         "" if total_risk is None else f" In at most {percent(total_risk)} of cases a reader gets surer of anybody."
     )
-    return f"{guess(epsilon, delta, times=times)}{anybody} {who} ({figures})."
+    return f"{guess(epsilon, delta, nouns, times)}{anybody} {who} ({figures})."
