@@ -48,7 +48,7 @@ Next: if you publish it again and again, ask for that, such as --times 30.
 FAIL = """\
 Do not publish as it is
 The answer hides anyone who moves it by up to 0.978 min; one person moved it by
-8.25 min. 50% of person-days moved it by more than is hidden.
+8.25 min. 50% of people in a database moved it by more than is hidden.
 In a database that they are in, the most exposed person's delta at epsilon 0.1
 is at least 0.28 with 95% confidence; the target allows 0.05. Holds for
 databases like these 400, and readers who may know one person's rows.
@@ -69,8 +69,8 @@ Next: see what you can do, and what it costs:
 UNRESOLVED = """\
 Do not publish as it is
 The answer hides anyone who moves it by up to 0.72 min; one person moved it by
-1.02 min. 40% of person-days moved it by more than is hidden. It cannot be told
-whether these are hidden.
+1.02 min. 40% of people in a database moved it by more than is hidden. It cannot
+be told whether these are hidden.
 In a database that they are in, the most exposed person's delta at epsilon 0.1
 is at most 0.084 with 95% confidence; the target allows 0.05. About 453
 databases would resolve it. Holds for databases like these 100, and readers who
@@ -108,7 +108,7 @@ Next: collect more databases: with fewer than 30 there is no upper bound.
 IN_CHUNKS = """\
 Do not publish as it is
 The answer hides anyone who moves it by up to 0.978; one person moved it by
-8.25. 50% of person-days moved it by more than is hidden.
+8.25. 50% of people in a database moved it by more than is hidden.
 In a database that they are in, the most exposed person's delta at epsilon 0.1
 is at least 0.28 with 95% confidence; the target allows 0.05. Holds for
 databases like these 400, and readers who may know one person's rows.

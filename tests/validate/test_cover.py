@@ -86,7 +86,7 @@ def test_who_moves_it_by_more_than_is_hidden_is_judged_on_that_day() -> None:
     said = beyond.decision(failed)
     assert "The answer hides anyone who moves it by up to" in said.reason
     assert "one person moved it by 40 kg" in said.reason
-    assert said.beyond == "2.4% of person-days moved it by more than is hidden."
+    assert said.beyond == "2.4% of people in a database moved it by more than is hidden."
     assert failed.to_json()["day"]["beyond"] == 3
     # enough noise hides the same person
     assert beyond.verdict(**target, noise=400.0) == "pass"

@@ -59,7 +59,9 @@ def test_cover_and_largest_move_are_in_the_answers_units() -> None:
     day = replace(BROKEN, where=DAY)
     failed = decide(replace(CASE, outcome="fail", judged=day, hidden=beyond))
     assert failed.reason == said
-    assert failed.beyond == "3% of person-days moved it by more than is hidden."
+    assert failed.beyond == "3% of people in a database moved it by more than is hidden."
+    most = decide(replace(CASE, outcome="fail", judged=day, hidden=replace(beyond, beyond=999)))
+    assert most.beyond == "More than 99% of people in a database moved it by more than is hidden."
     aircraft = decide(replace(CASE, outcome="fail", judged=day, hidden=beyond, nouns=Nouns("aircraft", "week")))
     assert "any aircraft that moves it" in aircraft.reason
     assert "one aircraft moved it by 4.2 min" in aircraft.reason
@@ -193,7 +195,8 @@ def test_a_unit_is_short_and_can_be_printed(risky: empriv.Audit, unit: object) -
 @pytest.mark.parametrize(
     ("columns", "noun"),
     [(("aircraft",), "aircraft"), (("customer_id",), "customer"), (("household_key",), "household"), (("id",), ""),
-     (("a", "b"), ""), (("<b>x</b>",), ""), (("x" * 60,), ""), (("loan officer_id",), "loan officer")],
+     (("a", "b"), ""), (("<b>x</b>",), ""), (("x" * 60,), ""), (("loan officer_id",), "loan officer"),
+     (("idNum",), ""), (("id_code",), ""), (("playerID",), "player"), (("tailnum",), "tailnum")],
 )  # fmt: skip
 def test_individuals_are_called_by_their_column(columns: tuple[str, ...], noun: str) -> None:
     assert individual_noun(columns) == noun

@@ -297,12 +297,12 @@ def _of_the_day(day: Covered, epsilon: float, delta: float) -> Message:
         f"{quantity(day.cover)}{where}; the largest was {most}."
     )
     if not day.beyond:
-        return Message("day", f"{said} Nobody moved it by more than is hidden, on any of {day.days:,} person-days.")
+        return Message("day", f"{said} Nobody moved it by more than is hidden, in any of {day.days:,} cases.")
     who = "one individual" if day.people_beyond == 1 else f"{day.people_beyond:,} individuals"
     shown = "it cannot be told whether these are hidden"
     if day.exposed:
         shown = f"for {day.exposed:,} it is shown that they are not hidden"
-    share = f"{day.beyond:,} of {day.days:,} person-days ({percent(day.beyond / day.days)}), of {who}, are beyond it"
+    share = f"{day.beyond:,} of {day.days:,} cases ({percent(day.beyond / day.days)}), of {who}, are beyond it"
     return Message("day", f"{said} {share}; {shown}.")
 
 

@@ -264,7 +264,7 @@ def beyond_cover(hidden: Covered, nouns: Nouns = Nouns()) -> str:  # noqa: B008 
         return ""
     share = hidden.beyond / max(hidden.days, 1)
     days = f"1 {nouns.days(1)}" if hidden.beyond == 1 else f"{percent(share)} of {nouns.days()}"
-    return f"{days} moved it by more than is hidden."
+    return f"{days[:1].upper()}{days[1:]} moved it by more than is hidden."
 
 
 def _of_the_day(case: Case) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 
 _LONGEST = 24
 _ENDINGS = ("_id", "_key", "_code", "_number", "_no", "_uuid", "_hash", "_name", "id")  # of a column that identifies
+_NOT_A_NOUN = re.compile(r"([ _]?(id|key|code|number|num|no|nr|uuid|hash|name))+")  # idNum, id_code
 _EMPTY = ("id", "key", "code", "uuid", "uid", "user", "individual", "person", "index", "name", "hash", "pid", "who")
 _TIMES = ("hour", "day", "week", "month", "quarter", "year")
 _GAPS = {"day": (1, 1), "week": (7, 7), "month": (28, 31), "quarter": (90, 92), "year": (365, 366)}  # days between
@@ -57,7 +58,10 @@ class Nouns:
 
     def days(self, count: int = 2) -> str:
         """What one individual did on one database: "aircraft-day", or "aircraft-days" of several."""
-        return f"{self.individual or 'person'}-{self.database or 'day'}{'' if count == 1 else 's'}"
+        if self.database:
+            return f"{self.individual or 'person'}-{self.database}{'' if count == 1 else 's'}"
+        several = f"{self.individual}s" if self.individual else "people"
+        return f"{self.individual or 'person' if count == 1 else several} in a database"
 
     def databases(self, count: int) -> str:
         """So many of them: "1 day", "365 days"."""
@@ -82,7 +86,7 @@ def individual_noun(columns: Sequence[str]) -> str:
             break
     noun = noun.replace("_", " ").strip()
     plain = re.fullmatch(r"[a-z][a-z ]+", noun) is not None and len(noun) <= _LONGEST
-    return noun if plain and noun not in _EMPTY else ""
+    return noun if plain and noun not in _EMPTY and not _NOT_A_NOUN.fullmatch(noun) else ""
 
 
 def database_noun(column: str | None, labels: Sequence[Any]) -> str:
