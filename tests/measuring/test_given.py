@@ -426,3 +426,33 @@ def test_the_spread_of_residuals_that_are_mostly_zero_stays_on_their_scale() -> 
     fit = fitted(y, [category_term("label", day % 5)], spread=True)
     assert fit.spread is not None
     assert 1e-6 < fit.spread.least < fit.spread.scale.max() < 1e6
+
+
+def grown(shape: str, seed: int) -> Results:
+    """300 days whose answers grow in this shape, and a person in all of them."""
+    generator, x = np.random.default_rng(seed), np.linspace(0, 1, 300)
+    level = {"straight": 40 * x, "slowing": 80 * np.sqrt(x), "turning": -200 * (x - 0.4) ** 2}[shape]
+    q = 500 + level + generator.normal(0, 6, 300)
+    days = np.datetime64("2024-01-01") + np.arange(300)
+    return Results.from_arrays(q, {"a": q - 1.0}, databases=days)
+
+
+@pytest.mark.parametrize("shape", ["slowing", "turning"])
+def test_a_trend_bends_where_a_straight_one_leaves_a_curve(shape: str) -> None:
+    for seed in range(3):
+        risk = measure_given(grown(shape, seed), Given("auto"))
+        (trend,) = [term for term in risk.left.fit.terms if term.name == "trend"]
+        assert trend.size == 3
+        # what is left is nothing but the noise, and no check objects
+        assert np.std(risk.left.fit.residuals) == pytest.approx(6.0, rel=0.15)
+        assert not {check.code for check in empriv.audit(grown(shape, seed), epsilon=0.5).checks.errors} & {
+            "curvature", "iid", "shape",
+        }  # fmt: skip
+
+
+def test_a_straight_trend_seldom_bends() -> None:
+    bent = 0
+    for seed in range(30):
+        risk = measure_given(grown("straight", 100 + seed), Given("auto"))
+        bent += any(term.name == "trend" and term.size > 1 for term in risk.left.fit.terms)
+    assert bent <= 5  # 5% expected

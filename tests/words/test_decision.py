@@ -206,7 +206,9 @@ def test_individuals_are_called_by_their_column(columns: tuple[str, ...], noun: 
     ("column", "labels", "noun"),
     [("d", ["2024-01-01", "2024-01-05", "2024-01-02"], "day"), ("d", ["2024-01-01", "2024-01-08"], "week"),
      ("d", ["2024-01-01", "2024-02-01", "2024-03-01"], "month"), ("week", [1, 2], "week"), ("team", ["a"], ""),
-     (None, [0, 1], ""), ("d", ["2024-01-01 00:00:00", "2024-01-02 00:00:00"], "day")],
+     (None, [0, 1], ""), ("d", ["2024-01-01 00:00:00", "2024-01-02 00:00:00"], "day"),
+     ("d", ["2024-01-01 00:00:00+00", "2024-01-08 00:00:00+00"], "week"),
+     ("d", ["2024-01-01 01:00:00+00", "2024-01-08 00:00:00+00"], "")],
 )  # fmt: skip
 def test_databases_are_called_by_the_time_between_them(column: str | None, labels: list[object], noun: str) -> None:
     assert database_noun(column, labels) == noun

@@ -17,6 +17,7 @@ _ENDINGS = ("_id", "_key", "_code", "_number", "_no", "_uuid", "_hash", "_name",
 _NOT_A_NOUN = re.compile(r"([ _]?(id|key|code|number|num|no|nr|uuid|hash|name))+")  # idNum, id_code
 _EMPTY = ("id", "key", "code", "uuid", "uid", "user", "individual", "person", "index", "name", "hash", "pid", "who")
 _TIMES = ("hour", "day", "week", "month", "quarter", "year")
+_MIDNIGHT = re.compile(r"[T ]00:00:00(\.0+)?([+-]\d\d(:?\d\d)?|Z)?$")
 _GAPS = {"day": (1, 1), "week": (7, 7), "month": (28, 31), "quarter": (90, 92), "year": (365, 366)}  # days between
 
 
@@ -103,7 +104,7 @@ def days_of(labels: Sequence[str]) -> list[datetime.date] | None:
     """Labels as days; None if one of them is no day."""
     days = []
     for label in labels:
-        text = label.replace("T", " ").removesuffix(".000000").removesuffix(" 00:00:00")
+        text = _MIDNIGHT.sub("", label)
         try:
             days.append(datetime.date.fromisoformat(text))
         except ValueError:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from empriv.errors import InputError
-from empriv.measuring.given.regression import Term, category_term, number_term
+from empriv.measuring.given.regression import Term, bent, category_term, number_term
 from empriv.results import FloatArray, IntArray, Results
 
 LEAST_WEEKDAYS = 35  # databases from which the day of the week is fitted: five for each
@@ -93,14 +93,16 @@ def required_times(results: Results, asked: str) -> Times:
     return times
 
 
-def calendar_terms(times: Times, *, most: int | None = None) -> list[Term]:
+def calendar_terms(times: Times, *, most: int | None = None, bends: bool = False) -> list[Term]:
     """What a calendar tells: a trend always, weekdays from 35 databases, months or waves of the year from 90.
 
     ``most`` is how many parameters there may be in all; by default a quarter of the databases.
+    ``bends`` : the trend with its square and cube
     """
     n = len(times.place)
     most = n // 4 if most is None else most
-    terms = [number_term("trend", times.place)]
+    trend = number_term("trend", times.place)
+    terms = [bent(trend) if bends else trend]
     if times.unit == "days":
         weekday = np.floor(times.place).astype(np.int64) % 7
         closest = float(np.diff(np.sort(times.place)).min(initial=np.inf))

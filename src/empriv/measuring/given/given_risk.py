@@ -6,7 +6,7 @@ difference smaller, so they count as they did.
 
 `choose` says how much must be counted as known until residuals look independent and identically distributed: nothing;
 the logarithm; the calendar; the previous answer; those 2 and 7 before; a spread that changes. The first at which the
-i.i.d. tests on the residuals are silent is chosen. More structure counted as known only lowers the randomness to hide
+i.i.d. tests on the residuals are silent is chosen. A trend bends where residuals are curved in it. More structure counted as known only lowers the randomness to hide
 in, so that choosing it by the data errs on the private side; that the tests are silent is weak evidence all the same.
 """
 
@@ -31,6 +31,7 @@ from empriv.measuring.given.regression import (
     Residuals,
     Term,
     all_positive,
+    curvature,
     explained_by,
     prefers_logarithm,
     quantity_terms,
@@ -99,6 +100,10 @@ def choose(
         lags = {"previous": (1,), "lags": (1, 2, 7), "spread": (1, 2, 7)}.get(name, ())
         try:
             left = regress_out(results, known, order=order, lags=lags, logarithm=logarithm, spread=name == "spread")
+            if dated and times is not None and not bends(everything) and trend_p(left) <= SILENT:
+                everything = calendar_terms(times, bends=True)
+                known = [*terms, *everything]
+                left = regress_out(results, known, order=order, lags=lags, logarithm=logarithm, spread=name == "spread")
         except InputError:
             if chosen is None:
                 raise
@@ -127,6 +132,19 @@ def rests(left: Residuals) -> FloatArray:
     """(n,) residuals, averaged over draws, without rounding; databases without a number are left out."""
     values = left.fit.left[np.isfinite(left.fit.left)]
     return same_within(values, tie_tolerance(left.original.q))
+
+
+def bends(terms: Sequence[Term]) -> bool:
+    """Whether a trend is counted as known with its square and cube."""
+    return any(term.name == "trend" and term.size > 1 for term in terms)
+
+
+def trend_p(left: Residuals) -> float:
+    """p of the test whether residuals are curved in the trend."""
+    here = np.isfinite(left.fit.left)
+    terms = [term.on(here) for term in left.fit.terms]
+    trend = next((term for term in terms if term.name == "trend" and term.values is not None), None)
+    return 1.0 if trend is None or left.fit.determined else curvature(left.fit.left[here], trend, terms)
 
 
 def calendar_p(left: Residuals, everything: Sequence[Term], times: Times | None) -> float:
@@ -244,7 +262,7 @@ class GivenRisk(Risk):
         """What is known of every database, previous answers apart."""
         names = {term.name for term in self.left.fit.terms}
         times = self._times
-        everything = [] if times is None else calendar_terms(times)
+        everything = [] if times is None else calendar_terms(times, bends=bends(self.left.fit.terms))
         return [*self.quantities, *(term for term in everything if term.name in names)]
 
 

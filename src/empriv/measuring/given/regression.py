@@ -71,6 +71,26 @@ def number_term(name: str, values: FloatArray, *, lag: int = 0) -> Term:
     return Term(name, columns, values, lag)
 
 
+def bent(term: Term) -> Term:
+    """A number with its square and cube: growth that slows down, or speeds up."""
+    assert term.values is not None
+    values = np.asarray(term.values, float)
+    scaled = 2 * (values - values.min()) / (np.ptp(values) or 1.0) - 1
+    powers = np.column_stack([scaled, 1.5 * scaled**2 - 0.5, 2.5 * scaled**3 - 1.5 * scaled])  # Legendre's
+    return replace(term, columns=powers - powers.mean(axis=0))
+
+
+def curvature(residuals: FloatArray, term: Term, terms: Sequence[Term]) -> float:
+    """p of the test whether residuals depend on the square of a number, as far as all ``terms`` do not explain it."""
+    values = np.asarray(term.values, float)
+    square = ((values - values.mean()) / (values.std() or 1.0)) ** 2
+    design = np.column_stack([np.ones(len(square)), *(known.columns for known in terms)])
+    rest = square - design @ np.linalg.lstsq(design, square, rcond=1e-10)[0]
+    if float(np.abs(rest).max()) <= 1e-9 * float(np.abs(square).max()):  # taken out already
+        return 1.0
+    return explained_by(residuals, [number_term(term.name, rest)])
+
+
 def category_term(name: str, labels: npt.NDArray[Any], *, least: int = 1) -> Term:
     """A category: a column for each label but one. Labels of fewer than ``least`` databases share a column."""
     labels = np.asarray(labels).astype(np.str_)
@@ -176,7 +196,7 @@ _Z = 1.6448536269514722
 _PERMUTATIONS = 499
 _WIDTH = 0.85  # of the kernel that scores are taken from, in spreads n^(-1/5)
 _NORMAL = 1.1  # of the information, where a normal law has 1: below it least squares are as good as any
-_CENTRES = 2000  # residuals that scores are taken from, at most
+_CENTRES = 500  # residuals that scores are taken from, at most
 _DETERMINED = 1e-9  # residuals this small beside the results are rounding
 
 BoolArray = npt.NDArray[np.bool_]
@@ -410,13 +430,11 @@ def _spread(residuals: FloatArray, terms: Sequence[Term], here: BoolArray) -> Sp
     columns = np.column_stack([term.columns for term in terms])
     centred = columns - columns[here].mean(axis=0)
     size = _log_sizes(residuals[here])
-    inverse = np.linalg.pinv(centred[here])
-    slopes = inverse @ (size - size.mean())
-    log_scale = centred @ slopes
+    inverse = np.linalg.pinv(centred[here].T @ centred[here], rcond=1e-12, hermitian=True)  # (X'X)^-1
+    log_scale = centred @ (inverse @ (centred[here].T @ (size - size.mean())))
     rest = size - size.mean() - log_scale[here]
     variance = float((rest**2).sum()) / max(1, len(rest) - 1 - columns.shape[1])
-    covariance = inverse @ inverse.T * variance
-    error = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", centred, covariance, centred), 0.0))
+    error = np.sqrt(np.maximum(((centred @ inverse) * centred).sum(axis=1) * variance, 0.0))
     log_scale -= log_scale[here].mean()
     least = float(np.exp((log_scale - _Z * error)[here].min()))
     return Spread(np.exp(log_scale), error, least, tuple(term.name for term in terms))

@@ -10,7 +10,7 @@ import numpy as np
 from empriv.measuring.given.calendar import order_of
 from empriv.measuring.given.given_risk import GivenRisk
 from empriv.measuring.given.iid_tests import same_within
-from empriv.measuring.given.regression import Term, changing, explained_by, number_term
+from empriv.measuring.given.regression import changing, curvature
 from empriv.measuring.line.atoms import tie_tolerance
 from empriv.validate.checks.check import checks_of, iid_check, leak_check
 from empriv.validate.checks.one_number import CERTAIN, SUSPICIOUS, checks_of_number, leaks
@@ -62,7 +62,7 @@ def _model_checks(risk: GivenRisk) -> list[Message]:
     terms = [term.on(here) for term in fit.terms]
     amounts = [term for term in terms if not term.is_category and term.values is not None]
     if amounts:
-        name, p = _least({term.name: explained_by(left[here], [_curve(term, terms)]) for term in amounts})
+        name, p = _least({term.name: curvature(left[here], term, terms) for term in amounts})
         severity = _graver(-p, -SUSPICIOUS, -CERTAIN)
         past = any(term.lag for term in amounts if term.name == name)
         # nobody can give the square of a previous answer: read, and not held against the figures
@@ -95,13 +95,3 @@ def _least(p: dict[str, float]) -> tuple[str, float]:
 
 def _graver(value: float, warning: float, error: float) -> str:
     return "error" if value >= error else "warning" if value >= warning else "info"
-
-
-def _curve(term: Term, terms: list[Term]) -> Term:
-    """The square of a quantity, as far as what is known does not explain it."""
-    assert term.values is not None
-    values = np.asarray(term.values, float)
-    square = ((values - values.mean()) / (values.std() or 1.0)) ** 2
-    design = np.column_stack([np.ones(len(square)), *(known.columns for known in terms)])
-    rest = square - design @ np.linalg.lstsq(design, square, rcond=1e-10)[0]
-    return number_term(term.name, rest)
