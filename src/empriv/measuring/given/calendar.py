@@ -21,6 +21,7 @@ from empriv.results import FloatArray, IntArray, Results
 LEAST_WEEKDAYS = 35  # databases from which the day of the week is fitted: five for each
 CALENDAR_TERMS = ("trend", "weekday", "month", "season")
 _WEEK = 7.0  # days; databases that are all further apart are months or so, whose labels fall on a weekday by chance
+LEAST_BENT = 60  # databases from which a trend may bend: 15 for each parameter
 LEAST_SEASON = 90  # databases from which months or the season are
 _EACH = 15  # databases for each parameter of months; with fewer, two waves of the year; with fewer still, one
 _YEAR = 365.2425

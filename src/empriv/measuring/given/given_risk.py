@@ -23,7 +23,7 @@ from empriv.base.arguments import probability
 from empriv.errors import InputError
 from empriv.measuring.any_risk import largest_influence
 from empriv.measuring.densities.density import Density, density_or_default, is_literal
-from empriv.measuring.given.calendar import Times, calendar_terms, order_of, required_times
+from empriv.measuring.given.calendar import LEAST_BENT, Times, calendar_terms, order_of, required_times
 from empriv.measuring.given.iid_tests import iid_tests, same_within
 from empriv.measuring.given.reader_knowledge import Given
 from empriv.measuring.given.regression import (
@@ -100,7 +100,8 @@ def choose(
         lags = {"previous": (1,), "lags": (1, 2, 7), "spread": (1, 2, 7)}.get(name, ())
         try:
             left = regress_out(results, known, order=order, lags=lags, logarithm=logarithm, spread=name == "spread")
-            if dated and times is not None and not bends(everything) and trend_p(left) <= SILENT:
+            straight = dated and results.n_databases >= LEAST_BENT and not bends(everything)
+            if straight and times is not None and trend_p(left) <= SILENT:
                 everything = calendar_terms(times, bends=True)
                 known = [*terms, *everything]
                 left = regress_out(results, known, order=order, lags=lags, logarithm=logarithm, spread=name == "spread")
