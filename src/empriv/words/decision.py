@@ -270,7 +270,7 @@ def beyond_cover(hidden: Covered, nouns: Nouns = Nouns()) -> str:  # noqa: B008 
 def _of_the_day(case: Case) -> bool:
     """Whether what people did on the days they did it decided against publishing."""
     target, hidden = case.judged, case.hidden
-    few = case.outcome == "unresolved" and case.n_databases < _LEAST
+    few = case.outcome == "unresolved" and case.n_databases < _can_meet(case)
     if case.by_estimate or few or case.leak or target is None or hidden is None or case.outcome == "pass":
         return False
     decided = target.where == DAY or (case.outcome == "unresolved" and hidden.beyond > 0)
@@ -307,7 +307,7 @@ def _reason(case: Case) -> str:
         return hides(case.hidden, nouns, case.unit)
     if case.outcome == "fail":
         return f"{fails} fails with a probability of at least {percent(target.lower)}; {allowed}."
-    if case.n_databases < _LEAST:
+    if case.n_databases < _can_meet(case):
         return f"{nouns.databases(case.n_databases)} are too few to tell: at least {_least(case)} are needed."
     if case.obstacles and (target.upper <= target.limit or target.estimate <= target.limit):
         return case.obstacles[0]
@@ -326,11 +326,15 @@ def _leak(what: str) -> str:
     return f"the {what}" if what.startswith("result ") else what
 
 
-def _least(case: Case) -> int:
+def _can_meet(case: Case) -> int:
     """How many databases an upper bound takes that can meet the target: (1 - limit)^n <= 1 - level."""
     limit = case.judged.limit if case.judged is not None else 0.0
-    can_meet = math.ceil(math.log1p(-case.level) / math.log1p(-limit)) if 0 < limit < 1 else 0
-    return max(_LEAST, case.needed or 0, can_meet)
+    return max(_LEAST, math.ceil(math.log1p(-case.level) / math.log1p(-limit) - 1e-9) if 0 < limit < 1 else 0)
+
+
+def _least(case: Case) -> int:
+    """How many databases it takes at least, as far as can be told."""
+    return max(_can_meet(case), case.needed or 0)
 
 
 def _whose(case: Case) -> str:

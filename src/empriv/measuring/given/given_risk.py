@@ -6,8 +6,9 @@ difference smaller, so they count as they did.
 
 `choose` says how much must be counted as known until residuals look independent and identically distributed: nothing;
 the logarithm; the calendar; the previous answer; those 2 and 7 before; a spread that changes. The first at which the
-i.i.d. tests on the residuals are silent is chosen. A trend bends where residuals are curved in it. More structure counted as known only lowers the randomness to hide
-in, so that choosing it by the data errs on the private side; that the tests are silent is weak evidence all the same.
+i.i.d. tests on the residuals are silent is chosen. A trend bends where residuals are curved in it. More structure
+counted as known only lowers the randomness to hide in, so that choosing it by the data errs on the private side; that
+the tests are silent is weak evidence all the same.
 """
 
 from __future__ import annotations
