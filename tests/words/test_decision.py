@@ -94,6 +94,11 @@ def test_too_few_databases_say_how_many_only_where_more_would_do() -> None:
     assert "would resolve" not in decide(case).condition
     few = decide(replace(case, n_databases=25, obstacles=("No bound.",), nouns=Nouns("aircraft", "day")))
     assert few.reason == "25 days are too few to tell: at least 59 are needed."
+    # with 52 there is an upper bound, but none as low as 0.05
+    for obstacles in ((), ("No bound.",)):
+        few = decide(replace(case, n_databases=52, obstacles=obstacles, hidden=replace(DAY_AT_MOST, cover=0.0)))
+        assert few.reason == "52 databases are too few to tell: at least 59 are needed."
+        assert few.beyond == ""
 
 
 def test_what_rules_out_a_pass_comes_first_where_the_figures_meet_the_target() -> None:
