@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from empriv.collecting.engines.spark.jobs import watched
 
 import empriv
-from empriv.collecting.engines.spark.jobs import watched
 from spark_sessions import EPSILONS, SETTINGS, in_chunks, leftovers, rows, start
 
 
