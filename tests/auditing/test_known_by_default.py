@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 import empriv
+from empriv.auditing.knowledge import known_to_readers
 from empriv.cli.main import main
 from empriv.measuring.given.calendar import times_of
 from empriv.validate.checks import checks
@@ -49,6 +50,9 @@ def test_a_trend_counts_as_known_and_the_papers_figure_is_beside_it() -> None:
     assert "was asked of 120 databases" in said
     by_code = {check.code: check.severity for check in plain.checks}
     assert by_code["iid"] == "error"
+    # databases that are numbered have an order, but no calendar
+    shops = empriv.audit(series(labels=np.arange(120)), epsilon=EPSILON)
+    assert known_to_readers(shops.against) == ("the trend",)
     assert {check.code: check.severity for check in audit.checks}["iid"] == "info"
 
 

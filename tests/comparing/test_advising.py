@@ -142,6 +142,10 @@ def test_noise_does_not_make_up_for_too_few_databases() -> None:
     assert noise.verdict == "unresolved"
     assert "12 databases" in noise.note
     assert advice.best is None
+    # noise comes nearest, and it is said that the bound is not what stands in its way
+    assert advice.nearest is not None
+    assert advice.nearest.code == "noise"
+    assert "within the target; but a check objects to it" in advice.sentence
 
 
 @pytest.mark.slow

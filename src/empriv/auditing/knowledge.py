@@ -218,7 +218,8 @@ def known_to_readers(against: object) -> tuple[str, ...]:
 def _known_terms(terms: Sequence[Term]) -> tuple[str, ...]:
     lags = [term.lag for term in terms if term.lag]
     names = [term.name for term in terms if not term.lag]
-    calendar = ["the calendar"] if any(name in CALENDAR_TERMS for name in names) else []
+    dated = [name for name in names if name in CALENDAR_TERMS]
+    calendar = ["the trend"] if dated == ["trend"] else ["the calendar"] if dated else []  # shops 1 to 80 have no dates
     previous = [] if not lags else ["the previous answer" if set(lags) == {1} else "previous answers"]
     quantities = [shortened(" ".join(name.split()), 40) for name in names if name not in CALENDAR_TERMS]
     return (*quantities, *calendar, *previous)

@@ -444,7 +444,7 @@ class _Trial:
         return Action(
             code="noise", parameters={"granularity": designed.granularity}, delta=math.nan, upper=achieved,
             error=designed.expected_error, share=self._share(designed.expected_error), unanswered=0.0,
-            over=achieved / designed.delta if held and designed.delta else 0.0 if held else math.inf,
+            over=achieved / designed.delta if designed.delta else 0.0 if achieved <= 0 else math.inf,
             verdict=PASS if held else UNRESOLVED, note=" ".join((*against, designed.law.words, *designed.notes)),
             command=self._noise_command(designed, self.saved), cover=cover_with(designed),
         )  # fmt: skip
