@@ -67,6 +67,16 @@ def test_noise_raises_the_cover_and_alone_hides_any_law() -> None:
     counts = np.random.default_rng(3).poisson(400, 300).astype(float)
     whole = empriv.measure(counts, counts[None, :] - 1.0).cover(0.1, 0.05)
     assert whole == round(whole)  # a multiple of the step
+    # also to readers who know the calendar, whose residuals are no whole numbers, and with noise
+    days = np.datetime64("2024-01-01") + np.arange(300)
+    counts += 100 * np.sin(np.arange(300) / 300 * 3) + 40 * (np.arange(300) % 7 == 0)
+    counts = np.round(counts)
+    audit = empriv.audit(Results.from_arrays(counts, counts[None, :] - 1.0, databases=days.astype(str)), epsilon=0.1)
+    assert isinstance(audit.against, GivenRisk)
+    for noise in (0.0, 3.3):
+        whole = audit.cover(0.1, 0.05, noise=noise)
+        assert whole == round(whole) >= 1
+    assert audit.cover(0.01, 0.001) == 0.0
 
 
 def test_who_moves_it_by_more_than_is_hidden_is_judged_on_that_day() -> None:

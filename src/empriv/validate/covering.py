@@ -24,7 +24,7 @@ from empriv.base.arguments import confidence_level, finite_epsilon, probability,
 from empriv.base.text import pseudonyms, table_html
 from empriv.errors import InputError
 from empriv.judge import cover as judged
-from empriv.judge import lower
+from empriv.judge import gate, lower
 from empriv.judge.noise_kernels import NoiseGiven, NoiseKernel, kernel_of
 from empriv.measuring.any_risk import AnyRisk
 from empriv.measuring.given.definition4 import WorstRisk
@@ -107,8 +107,22 @@ class Hiding:
             return float(move > 0)
         return estimate_of_move(self.laws[0], move, epsilon, self.kernel, self.pairs.draws)
 
+    @cached_property
+    def step(self) -> float:
+        """What all moves are multiples of, in the answer's units: 1 of a count; 0 where there is no such step."""
+        results = results_of(self.risk)
+        step = gate.lattice_step(results.q) if results.draws is None else 0.0
+        sizes = self.moves.sizes[np.isfinite(self.moves.sizes)]
+        return step if step > 0 and np.all(np.abs(sizes / step - np.round(sizes / step)) < 1e-6) else 0.0
+
     def in_answers(self, move: float, database: Any = None) -> float:
-        """A move in units of residuals, in the answer's units: on a typical database, or on one given by its label."""
+        """A move in units of residuals, in the answer's units: on a typical database, or on one given by its label.
+
+        On a lattice the largest that there is of this size: nobody moves a count by half."""
+        size = self._in_answers(move, database)
+        return float(np.floor(size / self.step + 1e-6) * self.step) if self.step > 0 and size < math.inf else size
+
+    def _in_answers(self, move: float, database: Any) -> float:
         if database is None:
             return move * self.totals.typical_unit
         results = results_of(self.risk)
