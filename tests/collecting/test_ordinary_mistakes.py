@@ -43,6 +43,26 @@ def test_numbers_that_became_doubles_are_called_what_they_were(tmp_path: Path) -
     assert profile(DuckDBEngine(), str(tmp_path / "t.csv")).individuals == ("who",)
 
 
+def test_columns_of_one_name_are_said(tmp_path: Path) -> None:
+    frame = rows()
+    expected = frame.groupby("day").x.sum()
+    twice = frame.assign(y=0)[["day", "who", "x", "y"]].rename(columns={"y": "X"})
+    results, said = asked(twice, tmp_path / "t.csv")
+    np.testing.assert_allclose(results.q, expected)
+    assert said == ["The file has more than one column 'X': a further one is called 'X_1' here."]
+    assert asked(frame.assign(x_1=0), tmp_path / "u.csv")[1] == []
+
+
+@pytest.mark.parametrize(
+    ("query", "better"),
+    [("avg(x > 3)", "avg(CAST(x > 3 AS INTEGER))"), ("avg((who = 3))", "avg(CAST(who = 3 AS INTEGER))")],
+)
+def test_an_average_of_what_is_true_says_what_to_write(tmp_path: Path, query: str, better: str) -> None:
+    with pytest.raises(QueryError, match=r"is true or false. Hint: CAST\(... AS INTEGER\)"):
+        asked(rows(), tmp_path / "t.csv", query)
+    assert asked(rows(), tmp_path / "t.csv", better)[0].q.max() <= 1
+
+
 def test_zero_with_a_sign_is_the_same_person_and_a_fraction_is_kept(tmp_path: Path) -> None:
     frame = pd.DataFrame({"day": [1, 1, 2, 2], "who": [-0.0, 0.0, 0.5, 2.0], "x": 1.0})
     assert asked(frame, tmp_path / "t.csv")[0].individuals.tolist() == ["0", "0.5", "2"]

@@ -167,7 +167,7 @@ class Queries:
         """Rows by UNION and the like, which drop equal rows of several people, or of each alone."""
         one, other = (f"data WHERE {self.condition()}" for _ in range(2))
         how = self.pick("UNION ALL", "UNION ALL", "UNION", "INTERSECT", "EXCEPT", "EXCEPT ALL")
-        columns = self.pick("who, k, rate", "who, k, rate", "who, kind, k", "k, who, rate", "k, rate")
+        columns = self.pick("who, k, rate", "who, k, rate", "who, kind, k", "rate, who, k", "rate, k")
         swapped = self.pick(columns, columns, columns.replace("who", "k AS w").replace("k,", "who,"))
         rows = self.pick(
             f"SELECT {columns} FROM {one} {how} SELECT {swapped} FROM {other}",
@@ -181,7 +181,8 @@ class Queries:
         return self.pick(
             f"SELECT CAST({asked} AS DOUBLE) AS q FROM ({rows})",
             f"WITH u AS ({rows}) SELECT CAST({asked} AS DOUBLE) AS q FROM u",
-            f"SELECT CAST({asked} AS DOUBLE) AS q FROM (SELECT who, sum(k) AS k FROM ({rows}) AS u GROUP BY who)",
+            f"SELECT CAST({asked} AS DOUBLE) AS q FROM (SELECT {columns.split(',')[0]}, sum(k) AS k FROM ({rows}) AS u "
+            "GROUP BY 1)",
         )
 
     def around(self) -> str:

@@ -37,7 +37,7 @@ def explained(session: Session, query: Query, error: QueryError) -> QueryError:
     assert query.select is not None
     if isinstance(error, BeyondLimits | Refused):
         return error
-    for trouble in (_table_not_read, _wrong_column, _text_for_number):
+    for trouble in (_table_not_read, _wrong_column, _truth_for_number, _text_for_number):
         with suppress(QueryError):  # looking closer may fail just as the query did
             found = trouble(session, query)
             if found is not None:
@@ -97,22 +97,44 @@ def _suggested(hint: str) -> str:
     return hint.split("did you mean ")[1].rstrip("?")[1:-1]
 
 
+def _truth_for_number(session: Session, query: Query) -> str | None:
+    """Whether something that is true or false is averaged; sum() counts what is true."""
+    if not isinstance(query.select, exp.Select):
+        return None
+    for aggregate in query.select.find_all(*_NUMERIC):
+        asked = aggregate.this
+        if isinstance(aggregate, exp.Sum) or not isinstance(asked, exp.Expr) or asked.find(exp.Query) is not None:
+            continue
+        base = _rows_of(query.select, asked)
+        if session.types(base)["x"].kind == "boolean":
+            name, called = asked.unnest().sql("duckdb"), aggregate.sql_name().lower()
+            place = next((one.this.meta.get("start") for one in asked.find_all(exp.Column)), None)
+            where, caret = placed(query.text, place)
+            if not isinstance(asked.unnest(), exp.Column):
+                name = "..."  # which may hold a text that names somebody
+            return (
+                f"The query needs a number in {called}(), but {name!r}{where} is true or false. "
+                f"Hint: CAST({name} AS INTEGER) makes 1 and 0 of it.{caret}"
+            )
+    return None
+
+
+def _rows_of(select: exp.Select, x: exp.Expr) -> exp.Select:
+    """The rows that a query adds up, with one expression of them."""
+    base = select.copy()
+    for part in ("group", "having", "order", "limit", "distinct", "qualify"):
+        base.set(part, None)
+    base.set("expressions", [exp.alias_(x.copy(), "x")])
+    return base
+
+
 def _text_for_number(session: Session, query: Query) -> str | None:
     """Whether a column of text is added up, and how many of its values are numbers, as they stand or with commas."""
     if not isinstance(query.select, exp.Select):
         return None
     for aggregate, column in _summed(query.select):
-        base = query.select.copy()
-        for part in ("group", "having", "order", "limit", "distinct", "qualify"):
-            base.set(part, None)
-        base.set("expressions", [exp.alias_(column.copy(), "x")])
+        base = _rows_of(query.select, column)
         kind = session.types(base)["x"].kind
-        if kind == "boolean" and aggregate != "sum":  # which counts what is true
-            where, caret = placed(query.text, column.this.meta.get("start"))
-            return (
-                f"The query needs a number in {aggregate}(), but {column.sql('duckdb')!r}{where} is "
-                f"true or false. Hint: CAST({column.sql('duckdb')} AS INTEGER) makes 1 and 0 of it.{caret}"
-            )
         if kind != "other":
             continue
         name, text = column.sql("duckdb"), fill("CAST(x AS TEXT)", x=column)

@@ -157,7 +157,9 @@ class TableReader:
     def _check_text(self, table: Table, name: str) -> None:
         """Refuse a table read from text whose dates could be read in two ways."""
         if isinstance(table, Files) and table.kind != "parquet":
-            self.said.extend(check_dates(table, name, self.at.columns_of(name), self.at.run))
+            columns = self.at.columns_of(name)
+            self.said.extend(named_twice(table, list(columns), self.at.run))
+            self.said.extend(check_dates(table, name, columns, self.at.run))
 
     def _check_rows(self, tables: Sequence[Table], relations: Sequence[str]) -> None:
         """Refuse text files without rows before their columns are taken for text."""
@@ -271,6 +273,26 @@ def table_names(path: str) -> tuple[str, ...]:
 _YEAR_LAST = re.compile(r"\s*\d{1,2}\s*([-/. ])\s*\d{1,2}\s*[-/. ]\s*(\d{4}|\d{2})(?!\d)")
 _MONTHS = 12
 Run = Callable[[str], list[tuple[Any, ...]]]
+
+
+def named_twice(files: Files, columns: Sequence[str], run: Run) -> list[str]:
+    """Say which columns of CSV files have a name that another one has, and what they are called instead."""
+    if files.kind != "csv" or not any(re.search(r"_\d+$", column) for column in columns):
+        return []
+    paths = f"[{', '.join(map(text_literal, files.paths))}]"
+    first = run(f"SELECT * FROM read_csv({paths}, header=false, all_varchar=true) LIMIT 1")
+    written = [str(name).strip() for name in first[0]] if first else []
+    if len(written) != len(columns):
+        return []
+    lower = [name.lower() for name in written]
+    twice = [
+        (name, read)
+        for number, (name, read) in enumerate(zip(written, columns, strict=True))
+        if lower[number] in lower[:number] and read.lower() != lower[number]
+    ]
+    return [
+        f"The file has more than one column {name!r}: a further one is called {read!r} here." for name, read in twice
+    ]
 
 
 def check_dates(files: Files, name: str, columns: Mapping[str, str], run: Run) -> list[str]:
