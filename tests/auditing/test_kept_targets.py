@@ -123,3 +123,33 @@ def test_a_damaged_target_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     audit.save("damaged.empriv")
     with pytest.raises(FileFormatError):
         empriv.load("damaged.empriv")
+
+
+@pytest.mark.parametrize(
+    ("target", "asked", "said"),
+    [
+        (STRICT, {"delta": 0.9}, "must not allow more than the audit's own"),
+        (STRICT, {"delta": 0.9, "method": "as-it-is"}, "must not allow more than the audit's own"),
+        (STRICT, {"epsilon": 2.0}, "must not allow more than the audit's own"),
+        (STRICT, {"epsilon": 0.4, "delta": 0.06}, "must not allow more than the audit's own"),
+        (STRICT, {"presence": "random"}, "on a random database alone"),
+        ("total_risk <= 0.1 at 0.5", {}, "must be on delta, which noise promises"),
+    ],
+)
+def test_no_noise_is_designed_that_falls_short_of_what_the_audit_asks(
+    target: str, asked: dict[str, object], said: str
+) -> None:
+    """In Python too: what noise adds to is then an answer that the audit objects to."""
+    audit = replace(empriv.load("strict.empriv"), targets=parse_targets(target))  # type: ignore[type-var]
+    with pytest.raises(InputError, match=said):
+        empriv.design_noise(audit, granularity=0.01, **{"epsilon": 0.5, "delta": 0.05, **asked})  # type: ignore[arg-type]
+
+
+def test_noise_is_for_as_many_publications_as_the_audit() -> None:
+    audit = empriv.load("strict.empriv")
+    assert isinstance(audit, empriv.Audit)
+    with pytest.raises(InputError, match="`times` must be at least the audit's own, 3, got 2"):
+        empriv.design_noise(audit.repeated(3), epsilon=0.5, delta=0.05, times=2)
+    noise = empriv.design_noise(audit.repeated(3), epsilon=0.5, delta=0.05)
+    assert isinstance(noise, empriv.Noise)
+    assert noise.times == 3

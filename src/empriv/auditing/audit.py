@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from empriv.auditing.composing import Composition, release_through
-from empriv.auditing.deciding import case_of, verdicts_on
+from empriv.auditing.deciding import case_of, own_targets, verdicts_on
 from empriv.auditing.in_chunks import totals_to_parts
 from empriv.auditing.knowledge import KnownRisk, known_facts, known_to_parts, nothing_known_to_json
 from empriv.auditing.summary import (
@@ -591,7 +591,8 @@ class Audit:
         """What noise is designed for: without the randomness that is known, and without earlier releases."""
         given = _noise_given(self.against)
         subject = subject_of(self.alone.risk if given is None else given)
-        return replace(subject, presence=not self.paper, unit=self.unit)
+        own = own_targets(self)
+        return replace(subject, presence=not self.paper, unit=self.unit, targets=own, times=self.times)
 
     def report(self, path: str | PathLike[str], **options: Any) -> empriv.report.Written:
         """Write the audit as one page of HTML, with what belongs beside it; see `empriv.report.write_report`."""

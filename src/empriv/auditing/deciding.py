@@ -15,7 +15,6 @@ import numpy as np
 
 from empriv.auditing.knowledge import known_to_readers
 from empriv.base.targets import Target
-from empriv.errors import InputError
 from empriv.noise.noise import Noise
 from empriv.noise.table_noise import TableNoise
 from empriv.results import Results
@@ -48,16 +47,9 @@ def verdicts_on(audit: Audit, further: Sequence[Target] = ()) -> tuple[tuple[str
     )
 
 
-def check_as_strict(audit: Audit, epsilon: float, delta: float, presence: str | None) -> None:
-    """Refuse a promise that allows more than the audit's own targets."""
-    where = presence or ("random" if audit.paper else "both")
-    for target in audit.targets:
-        if target.figure == "delta" and not _as_asked(target, audit).allows(epsilon, delta, where):
-            raise InputError(
-                f"The target must not allow more than the audit's own, {target.text!r}, got delta {delta:g} at epsilon "
-                f"{epsilon:g}{'' if where == 'both' else ' on a random database alone'}. "
-                "Hint: audit again with another --target."
-            )
+def own_targets(audit: Audit) -> tuple[Target, ...]:
+    """The audit's targets with what they leave open."""
+    return tuple(_as_asked(target, audit) for target in audit.targets)
 
 
 def _as_asked(target: Target, audit: Audit) -> Target:
@@ -139,7 +131,7 @@ def reasons_against(noise: Noise | TableNoise, audit: Audit, verdicts: Sequence[
     reasons = []
     if not noise.holds:
         reasons.append("The upper bound on delta with this noise is above the target.")
-    own = [_as_asked(target, audit) for target in audit.targets]
+    own = own_targets(audit)
     if not (
         all(_keeps(noise, verdict) for verdict in verdicts)
         and all(target.allows(noise.epsilon, noise.delta, noise.presence) for target in own)

@@ -39,6 +39,22 @@ class Target:
         return self.figure == "delta" and epsilon <= self.epsilon and delta <= self.limit and where
 
 
+def check_as_strict(targets: Sequence[Target], epsilon: float, delta: float, presence: str) -> None:
+    """Refuse noise, or another promise, that allows more than these targets, which say all that they ask."""
+    for target in targets:
+        if target.figure != "delta":
+            raise InputError(
+                f"The target must be on delta, which noise promises, and the audit's own is {target.text!r}. "
+                'Hint: audit again with a target such as "delta <= 0.05 at 1".'
+            )
+        if not target.allows(epsilon, delta, presence):
+            raise InputError(
+                f"The target must not allow more than the audit's own, {target.text!r}, got delta {delta:g} at epsilon "
+                f"{epsilon:g}{'' if presence == 'both' else ' on a random database alone'}. "
+                "Hint: audit again with another --target."
+            )
+
+
 def parse_targets(
     texts: str | Sequence[str], *, basis: str | None = None, presence: str | None = None
 ) -> tuple[Target, ...]:

@@ -169,9 +169,12 @@ def advise(
     saved = interruptible(lambda: saved_audit(settings.files[0], settings)) if from_file else None
     goal = _goal(settings.target or (() if saved is None else tuple(kept.text for kept in saved.targets)))
     if saved is not None and goal["delta"] is not None:
-        from empriv.auditing.deciding import check_as_strict
+        from empriv.auditing.deciding import own_targets
+        from empriv.base.targets import check_as_strict
 
-        check_as_strict(saved, goal["epsilon"], goal["delta"], settings.presence)
+        own = [target for target in own_targets(saved) if target.figure == "delta"]
+        where = settings.presence or ("random" if saved.paper else "both")
+        check_as_strict(own, goal["epsilon"], goal["delta"], where)
     stages = ("Collecting and measuring", "Trying ways to publish")
     bar = bar_of(stages, quiet=settings.silent)
 

@@ -56,8 +56,8 @@ if TYPE_CHECKING:
     "--bound", type=float, metavar="B", help="The most that one individual can change an answer, if you know it."
 )
 @click.option(
-    "--times", type=click.IntRange(min=1), default=1, metavar="N",
-    help="Publications, each from a database of its own, that together keep the target. [default: 1]",
+    "--times", type=click.IntRange(min=1), metavar="N",
+    help="Publications, each from a database of its own, that together keep the target. [default: as the audit asks]",
 )  # fmt: skip
 @click.option(
     "--presence", type=click.Choice(PRESENCES),
@@ -81,19 +81,17 @@ def noise(
     Example:
       empriv noise audit.empriv --epsilon 0.1 --delta 0.05 --dither --granularity 0.25 --save noise.empriv
     """
-    from empriv.auditing.deciding import check_as_strict
     from empriv.noise.design import design_noise
 
     check_targets((save, report, json), (path,))
     settings = settings_of({}, {"json": json, "report": report, "quiet": quiet, "epsilon": (epsilon,)})
     audit = interruptible(lambda: saved_audit(path, settings).alone)
-    check_as_strict(audit, epsilon, delta or 0.0, asked["presence"])
     if audit.results.components is None:
         if asked["consistent"]:
             raise click.UsageError("--consistent must be for several numbers, got one.")
         if delta is None:
             raise click.UsageError("--delta must be given for noise on one number.")
-    elif asked["method"] != "least" or asked["dither"] or asked["times"] > 1 or asked["bound"] is not None:
+    elif asked["method"] != "least" or asked["dither"] or (asked["times"] or 1) > 1 or asked["bound"] is not None:
         raise click.UsageError(
             "Several numbers together take only --epsilon, --delta, --granularity, --presence and --consistent."
         )

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from empriv.base.arguments import finite_epsilon, one_of, positive_number, probability, whole_number
+from empriv.base.targets import check_as_strict
 from empriv.errors import CertificateError, InputError
 from empriv.judge.cover import dither as dither_noise
 from empriv.judge.noise_kernels import NoiseKernel, classical
@@ -152,7 +153,7 @@ def design_noise(
     bound: float | None = None,
     presence: str | None = None,
     dither: bool = False,
-    times: int = 1,
+    times: int | None = None,
     consistent: bool = False,
 ) -> Noise | TableNoise:
     """Noise under which the upper bound of every individual's delta_i at ``epsilon`` is at most ``delta``.
@@ -160,7 +161,7 @@ def design_noise(
     Parameters
     ----------
     risk : a `Risk`, or an `Audit` (of one measured together with earlier releases, the query alone)
-    epsilon, delta : the target
+    epsilon, delta : the target, which must not allow more than an audit's own
     method : "least" (default): Laplace or Gaussian noise, whichever has the smaller expected error, of the least scale
         that the judge accepts, and never more than "classical"; "classical": the same of the least scale that hides the
         largest move (or ``bound``) whatever the data are, the analytic Gaussian mechanism among them; "paper":
@@ -174,7 +175,8 @@ def design_noise(
     presence : "both" asks that the target be met in a random database and on the day that people are in, as the
         verdict does; "random" in a random one alone, as in the paper. Default: as the audit asks, else both
     dither : at least as much noise as lets the bound assume nothing of the answers' law
-    times : publications, each from a database of its own, that together keep the target; by "least"
+    times : publications, each from a database of its own, that together keep the target; by "least". Default: as the
+        audit asks, else 1
     consistent : of several numbers, make cells add up again after the noise, by least squares: margins are the sums of
         their cells. It can only reduce the noise, and what is released is then no multiple of the granularity
 
@@ -196,6 +198,12 @@ def design_noise(
     True
     """
     subject = subject_of(risk)
+    if subject.targets:
+        wanted = finite_epsilon(epsilon), probability("delta", delta)
+        check_as_strict(subject.targets, *wanted, presence or ("both" if subject.presence else "random"))
+    times = subject.times if times is None else whole_number("times", times, least=1)
+    if times < subject.times:
+        raise InputError(f"`times` must be at least the audit's own, {subject.times:,}, got {times:,}.")
     if isinstance(subject.risk, TableRisk):
         if method != "least" or bound is not None or dither or times != 1:
             raise InputError(

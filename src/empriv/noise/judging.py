@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from empriv.base.machine import workers
+from empriv.base.targets import Target
 from empriv.errors import InputError
 from empriv.judge.cover import of_moves
 from empriv.judge.noise_kernels import NoiseKernel, alone
@@ -255,6 +256,7 @@ class NoiseSubject:
     presence : whether noise must serve on the day that people are in too, unless told otherwise
     unit : of the answers, where one was named
     beside : the answers themselves, where residuals do not show what their digits tell
+    targets, times : what an audit was asked to keep, and of how many publications; its noise must not fall short of it
     """
 
     risk: Risk | TableRisk
@@ -262,6 +264,8 @@ class NoiseSubject:
     presence: bool = True
     unit: str = ""
     beside: Risk | None = None
+    targets: tuple[Target, ...] = ()
+    times: int = 1
 
 
 def subject_of(risk: Any) -> NoiseSubject:
