@@ -104,6 +104,12 @@ def release(
     bar.pause()
     if entry.get("repeated"):
         click.echo("Released before: this is the answer that was given then.", err=True)
+    elif values and saved.presence == "both" and not _is_audited(saved, loaded, database):
+        click.echo(
+            "Nobody's rows of this answer were looked at: that nobody moves it by more than the noise hides is for you "
+            "to know. --rows looks, and --database alone takes an audited answer.",
+            err=True,
+        )
     words = "; ".join(f"{law.words[0].lower()}{law.words[1:].rstrip('.')}" for law in laws.values())
     click.echo(f"Noisy answer at epsilon {saved.epsilon:g}, delta {saved.delta:g}; {words}.", err=True)
     numbers = noisy if isinstance(noisy, tuple) else (noisy,)
@@ -176,6 +182,15 @@ def _results(noise: Any, audit: Audit | None) -> Results:
             "answers. Hint: --value."
         )
     return audit.alone.results
+
+
+def _is_audited(noise: Any, audit: Audit | None, database: str | None) -> bool:
+    """Whether the database was audited, so that the noise was designed for what people did there."""
+    from empriv.ledger.values import label_text
+
+    if database is None or (audit is None and noise.given):
+        return False
+    return label_text(database) in map(label_text, _results(noise, audit).databases.tolist())
 
 
 def _audited(results: Results, database: str) -> float | dict[str, float]:
