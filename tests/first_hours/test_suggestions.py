@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 
 import empriv
 from empriv.cli.main import main
-from empriv.cli.terminal import as_typed, program, quoted, with_keys
+from empriv.cli.terminal import as_typed, program, quoted, with_keys, with_options
 
 AUDIT = ("audit", "rows.parquet", "--database", "day", "--individual", "who")
 TARGET = ("--target", "delta <= 0.05 at 0.5")
@@ -114,21 +114,63 @@ def test_a_module_is_run_by_the_python_that_runs_it(monkeypatch: pytest.MonkeyPa
     assert Path(program().split()[0]).name == Path(sys.executable).name
 
 
-def commands_in_hints() -> list[str]:
-    """Each command that a text after "Hint:" names, from all texts of the source."""
-    found = set()
-    for path in Path(empriv.__file__).parent.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+def hints() -> dict[str, str]:
+    """Each text after "Hint:" in the source, as the command line prints it, with the file that has it last."""
+    found = {}
+    root = Path(empriv.__file__).parent
+    for path in sorted(root.rglob("*.py")):
+        tree = ast.parse(path.read_text())
+        within = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+        for node in ast.walk(tree):
             if isinstance(node, ast.JoinedStr):  # what is put in stands for a word
                 parts = [part.value if isinstance(part, ast.Constant) else "WORD" for part in node.values]
-            elif isinstance(node, ast.Constant):
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in within:
                 parts = [node.value]
             else:
                 continue
-            text = "".join(str(part) for part in parts)
-            hint = text.partition("Hint: ")[2]
-            found |= {match.strip(" .") for match in re.findall(r"\bempriv(?: -*[\w./-]+)+", hint)}
-    return sorted(found)
+            before, hint, _ = (text := " " + "".join(map(str, parts))).partition(" Hint: ")
+            if hint:
+                found[with_options(text).removeprefix(before)] = str(path.relative_to(root))
+    return found
+
+
+def commands_in_hints() -> list[str]:
+    """Each command that a hint names."""
+    named = (re.findall(r"\bempriv(?: -*[\w./-]+)+", hint) for hint in hints())
+    return sorted({match.strip(" .") for matches in named for match in matches})
+
+
+# Where only Python comes: functions of the user's own, Spark, and values that no command takes.
+PYTHON_ALONE = re.compile(
+    r"collecting/(functions|engines/spark)/|protocols/|datasets|measuring/densities/|"
+    r"measuring/tables/table_risk|collecting/assemble|measuring/given/definition4|collecting/run_query|"
+    r"auditing/(make_audit|updating)|noise/noise.py|noise/judging|scale/|validate/(checks/one_number|covering)|ledger/values"
+)
+
+
+def test_hints_name_options_on_the_command_line_and_no_arguments_of_python() -> None:
+    options = {option for command in every_command() for option in options_of(command)}
+    assert len(options) > 60
+    seen, wrong = set(), []
+    argument = re.compile(r"\b[a-z_]+=(?!\[)|`(?!data`)[a-z_]+`")
+    for hint, path in hints().items():
+        seen |= set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", hint))
+        for_all = PYTHON_ALONE.match(path) is None and "in Python" not in hint and "a Python function" not in hint
+        if for_all and argument.search(re.sub(r'"SELECT.*?"', "", hint)):
+            wrong.append((path, hint))
+    assert not wrong
+    assert len(seen) > 15
+    assert seen <= options, seen - options
+
+
+def every_command(group: click.Group = main) -> list[click.Command]:
+    below = [command for command in (group.get_command(click.Context(group), name) for name in group.list_commands(
+        click.Context(group))) if command is not None]  # fmt: skip
+    return [one for each in below for one in (every_command(each) if isinstance(each, click.Group) else [each])]
+
+
+def options_of(command: click.Command) -> set[str]:
+    return {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
 
 
 def test_every_command_in_a_hint_is_one() -> None:
@@ -147,7 +189,7 @@ def is_command(words: list[str]) -> bool:
         if not words or (found := command.get_command(click.Context(command), words[0])) is None:
             return False
         command, words = found, words[1:]
-    own = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    own = options_of(command)
     return all(word in own for word in words if word.startswith("--"))
 
 

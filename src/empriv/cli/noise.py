@@ -24,7 +24,16 @@ from empriv.cli.running import (
     write_json,
     write_to,
 )
-from empriv.cli.terminal import as_typed, console_for, echo, line_of, print_screen, printable, table_of
+from empriv.cli.terminal import (
+    as_typed,
+    console_for,
+    echo,
+    line_of,
+    print_screen,
+    printable,
+    table_of,
+    with_options,
+)
 from empriv.errors import CertificateError
 from empriv.noise import METHODS
 
@@ -141,7 +150,7 @@ def _tell(
         made, figures, against, screen = interruptible(work)
     except CertificateError as error:
         bar.pause()
-        click.echo(f"Error: {error}", err=True)
+        click.echo(f"Error: {with_options(str(error))}", err=True)
         click.get_current_context().exit(POLICY_FAILED)
     bar.pause()
     with printing():

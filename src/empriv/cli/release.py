@@ -12,6 +12,7 @@ import click
 from empriv.cli.config import Settings
 from empriv.cli.inputs import check_targets, saved_audit, saved_noise
 from empriv.cli.running import POLICY_FAILED, bar_of, interruptible, write_json
+from empriv.cli.terminal import with_options
 from empriv.errors import InputError, RefusalError
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def release(
             released = interruptible(lambda: _through(str(ledger), loaded, saved, answer, database, rows, review))
         except RefusalError as error:
             bar.pause()
-            click.echo(f"Refused: {error}", err=True)
+            click.echo(f"Refused: {with_options(str(error))}", err=True)
             click.get_current_context().exit(POLICY_FAILED)
         noisy = released.answer
         entry = {"repeated": released.repeated, "entry": released.entry.id, "time": released.entry.time}

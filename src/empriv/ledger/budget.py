@@ -271,7 +271,7 @@ class Spending:
         if window.days and day is not None and day > today() + _ZONES:
             raise RefusalError(
                 "The ledger refuses a database that is dated after today: the policy's window counts days, and there "
-                "are no data of days to come. Hint: `database` must be the day that the rows are of."
+                "are no data of days to come. Hint: name the day that the rows are of."
             )
         day = day + _offset(key) if day is not None and release.dated and day <= today() + _ZONES else None
         plan = _plan_digest(release, key)
