@@ -65,7 +65,7 @@ def panel(title: str, bars: list[dict[str, float]], line: list[dict[str, float]]
 def main() -> None:
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parent.parent / "docs" / "images")
     noise = law()
-    draws = noise.sample(DRAWS, rng=0)
+    draws = noise.law.sample(DRAWS, rng=0)
     smoothed = draws + np.random.default_rng(1).normal(0.0, SIGMA, DRAWS)
     grid = np.linspace(-4, 4, 401)
     near = np.arange(-80, 81)  # cells
@@ -73,7 +73,7 @@ def main() -> None:
     def laplace(x: np.ndarray[Any, Any]) -> list[dict[str, float]]:
         return [{"x": float(one), "density": float(np.exp(-abs(one) / SCALE) / (2 * SCALE))} for one in x]
 
-    step = noise.granularity
+    step = noise.step
     cells = [
         {"x": (k - 0.5) * step, "x2": (k + 0.5) * step, "density": float(mass) / step}
         for k, mass in zip(near.tolist(), noise.pmf(near), strict=True)

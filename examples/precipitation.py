@@ -64,7 +64,8 @@ def noise_figure(risk: empriv.Risk, noise: empriv.Noise) -> str:
     steps = np.arange(-reach, reach, reach / 1000)
     x = steps + float(np.mean(risk.results.q))
     before = risk.density.pdf(x, np.ravel(risk.results.q))
-    after = np.convolve(before, np.diff(noise.cdf(np.append(steps, reach) - reach / 2000)), mode="same")
+    cells = np.floor((np.append(steps, reach) - reach / 2000) / noise.step).astype(int)
+    after = np.convolve(before, np.diff(noise.law.cdf(cells)), mode="same")
     values = [
         {"mm": float(at), "density": float(height), "answers": name}
         for name, heights in (("as they are", before), ("with noise", after))

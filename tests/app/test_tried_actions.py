@@ -47,7 +47,7 @@ def advice(**row: Any) -> dict[str, Any]:
     """The figures of `empriv advise --json`, with one row."""
     whole = {
         "code": "cap", "parameters": {"at": 30.0}, "title": "Cap each person at 30, add noise", "delta": 0.1,
-        "upper": 0.2, "error": 1.0, "share": 0.1, "unanswered": 0.0, "verdict": "pass", **row,
+        "upper": 0.2, "error": 1.0, "share": 0.1, "verdict": "pass", **row,
     }  # fmt: skip
     return {"format": "empriv advice", "unit": "", "options": [whole], "classical": None}
 

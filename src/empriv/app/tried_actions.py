@@ -181,7 +181,7 @@ def advice_of(folder: Folder, name: str) -> list[dict[str, Any]]:
                 "parameters": dict(row["parameters"]), "takes": _TAKEN.get(str(row["code"]), ""),
                 "verdict": outcome(str(row["verdict"]), _number(row["share"])),
                 "mark": MARKS.get(outcome(str(row["verdict"]), _number(row["share"])), ""),
-                "error": cell(_number(row["error"]), _number(row["share"]), _number(row["unanswered"]), unit),
+                "error": cell(_number(row["error"]), _number(row["share"]), unit),
             }
             for place, row in enumerate(rows)
         ]  # fmt: skip

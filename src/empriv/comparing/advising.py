@@ -29,7 +29,7 @@ from empriv.measuring import GivenRisk
 from empriv.measuring.any_risk import largest_influence
 from empriv.measuring.given.calendar import order_of
 from empriv.measuring.given.given_risk import measure_given
-from empriv.noise.design import noise_for_one, offered_granularity
+from empriv.noise.design import design_noise, offered_granularity
 from empriv.noise.noise import Noise
 from empriv.protocols.changed_queries import (
     adds_people_up,
@@ -129,7 +129,7 @@ def advise(
     actions = [replace(a, title=words.title(a.code, a.parameters, asked.nouns.each, asked.unit)) for a in actions]
     influence = largest_influence(asked.results)
     return Advice(
-        options=ranked([action for action in actions if action.code != "classical"], trial.typical),
+        options=ranked([action for action in actions if action.code != "classical"]),
         classical=next((action for action in actions if action.code == "classical"), None),
         goal=goal,
         typical=trial.typical,
@@ -313,13 +313,14 @@ class _Trial:
         """The better classical noise at the same epsilon and delta, for the largest move seen."""
         assert self.goal.delta is not None
         try:
-            designed = noise_for_one(
+            designed = design_noise(
                 self.asked, epsilon=self.goal.epsilon, delta=self.goal.delta, method="classical",
                 granularity=offered_granularity(self.asked) if granularity is None else granularity,
                 presence=self.goal.presence,
             )  # fmt: skip
         except (CertificateError, InputError):  # for the reason that is said of noise
             return []
+        assert isinstance(designed, Noise)
         command = f"{self._noise_command(designed, self.saved)} --method classical"
         return [replace(self._noise_row(designed), code="classical", command=command)]
 
@@ -432,8 +433,8 @@ class _Trial:
         day = judged.verdict.day
         return Action(
             code=code, parameters=parameters, delta=judged.delta, upper=judged.upper, error=error,
-            share=self._share(error), unanswered=0.0, over=judged.over, verdict=str(judged.verdict), note=note,
-            command=command, toml=toml, cover=math.nan if day is None else day.cover,
+            share=self._share(error), over=judged.over, verdict=str(judged.verdict), note=note, command=command,
+            toml=toml, cover=math.nan if day is None else day.cover,
         )  # fmt: skip
 
     def _noise_row(self, designed: Noise, changed: Audit | None = None) -> Action:
@@ -442,8 +443,8 @@ class _Trial:
         held = not against
         achieved = designed.achieved_delta()
         return Action(
-            code="noise", parameters={"granularity": designed.granularity}, delta=math.nan, upper=achieved,
-            error=designed.expected_error, share=self._share(designed.expected_error), unanswered=0.0,
+            code="noise", parameters={"granularity": designed.step}, delta=math.nan, upper=achieved,
+            error=designed.expected_error, share=self._share(designed.expected_error),
             over=achieved / designed.delta if designed.delta else 0.0 if achieved <= 0 else math.inf,
             verdict=PASS if held else UNRESOLVED, note=" ".join((*against, designed.law.words, *designed.notes)),
             command=self._noise_command(designed, self.saved), cover=cover_with(designed),
@@ -456,7 +457,7 @@ class _Trial:
         """Noise on a changed query, whose text is made of the columns that tell people; its error is from the answer
         without either, where there was one."""
         off = (changed.results.q - self.asked.results.q)[self.asked.results.outcomes == Outcome.NUMBER]
-        error = float(np.abs(off[:, None] + designed.sample((len(off), _DRAWS), self.rng)).mean())
+        error = float(np.abs(off[:, None] + designed.law.sample((len(off), _DRAWS), self.rng)).mean())
         declared = "" if bound is None else f" --bound {bound:.12g}"
         command = (
             f"empriv audit --config {shlex.quote(self.config)} --save capped.empriv && "
@@ -466,7 +467,7 @@ class _Trial:
         toml = f"query = {json.dumps(text(individual), ensure_ascii=False)}\n" if individual else ""
         return replace(
             self._noise_row(designed, changed), code=code, error=error, share=self._share(error), command=command,
-            toml=toml, parameters={"noise": designed.expected_error, "granularity": designed.granularity},
+            toml=toml, parameters={"noise": designed.expected_error, "granularity": designed.step},
         )  # fmt: skip
 
     def _is_for_the_goal(self, noise: Noise) -> bool:
@@ -479,11 +480,13 @@ class _Trial:
         """The least noise for the target; dither, of one publication."""
         assert self.goal.delta is not None
         once = self.asked.times == 1
-        return noise_for_one(
+        made = design_noise(
             audited, epsilon=self.goal.epsilon, delta=self.goal.delta, bound=bound, times=self.asked.times, dither=once,
             granularity=offered_granularity(audited) if granularity is None else granularity,
             presence=self.goal.presence if once else None,
         )  # fmt: skip
+        assert isinstance(made, Noise)
+        return made
 
     def _noise_command(self, designed: Noise, saved: str) -> str:
         times = [f"--times {designed.times}"] if designed.times > 1 else []
@@ -491,7 +494,7 @@ class _Trial:
         presence = [f"--presence {self.goal.presence}"] if self.goal.presence != "both" else []
         return " ".join(
             [f"empriv noise {shlex.quote(saved)} --epsilon {self.goal.epsilon:g} --delta {designed.delta:g}", *times,
-             *dither, *presence, f"--granularity {designed.granularity:.12g} --save noise.empriv"]
+             *dither, *presence, f"--granularity {designed.step:.12g} --save noise.empriv"]
         )  # fmt: skip
 
     def _share(self, error: float) -> float:

@@ -109,7 +109,6 @@ class Action:
     upper : the upper bound on delta there, or None if there is none for it
     error : mean absolute error in the answer's units; NaN if it is not known
     share : the error over a typical answer
-    unanswered : share of the databases that get no answer
     over : upper bounds over their limits, the largest; above 1 the target is not met
     verdict : "pass", "fail" or "unresolved"
     note : what the row rests on, in a sentence, or nothing
@@ -133,7 +132,6 @@ class Action:
     upper: float | None
     error: float
     share: float
-    unanswered: float
     over: float
     verdict: str
     note: str
@@ -232,7 +230,7 @@ class Advice:
 
     def cost(self, action: Action) -> str:
         """What an action costs, in words."""
-        return words.cost(action.error, action.share, self.typical, action.unanswered, self.unit)
+        return words.cost(action.error, action.share, self.typical, self.unit)
 
     @property
     def saved(self) -> tuple[str, ...]:
@@ -256,7 +254,7 @@ class Advice:
         return [
             (
                 visible(action.title), words.delta_said(action.delta), words.upper(action.upper),
-                words.cell(action.error, action.share, action.unanswered, self.unit), action.verdict,
+                words.cell(action.error, action.share, self.unit), action.verdict,
             )
             for action in self.rows
         ]  # fmt: skip
@@ -296,15 +294,11 @@ class Advice:
         }
 
 
-def ranked(actions: Sequence[Action], typical: float) -> tuple[Action, ...]:
-    """Those that meet the target by their error, then waiting, then the others by how near they come.
-
-    No answer counts as an error of a typical answer's size.
-    """
+def ranked(actions: Sequence[Action]) -> tuple[Action, ...]:
+    """Those that meet the target by their error, then waiting, then the others by how near they come."""
 
     def place(action: Action) -> tuple[int, float, float]:
-        error = math.inf if math.isnan(action.error) else action.error
-        cost = error if action.unanswered == 0 else (1 - action.unanswered) * error + action.unanswered * typical
+        cost = math.inf if math.isnan(action.error) else action.error
         if action.meets:
             return 0, cost, 0.0
         if action.code == "waiting":

@@ -187,19 +187,6 @@ class Ledger:
                 found |= {row.entry: row for row in apart.sharing_rows(sketch, key)}
             return tuple(_entry(connection, found[number], self.path) for number in sorted(found))
 
-    def overlap(self, identity: Identity) -> dict[int, int]:
-        """How many of these databases each earlier release shares, by the entry's id.
-
-        0 stands for the same source cut into other databases, of which labels cannot tell what they share.
-        """
-        with self._reading() as connection:
-            key, _ = check_recent_entries(connection, self.path)
-            shared = store.overlaps(connection, digests_of(identity, key))
-            counts = {
-                number: count for name, count in shared.items() for number in store.entries_from(connection, [name])
-            }
-            return dict(sorted(counts.items()))
-
     def results_of(self, entry: ReleaseEntry) -> Results | None:
         """Results kept with a release, None if there are none."""
         if entry.results is None:
@@ -529,7 +516,6 @@ def _facts(release: Release, digests: Digests, asked: Indexed, key: bytes) -> di
     """What an entry says of a release, without its answer."""
     results = None if release.content is None else release.content.results
     return {
-        "verbatim": keyed(key, "verbatim", asked.question, asked.database, asked.answer or ""),
         "fingerprint": asked.fingerprint,
         "database": asked.database,
         "question": asked.question,

@@ -416,7 +416,6 @@ class ReleaseEntry(Entry):
 
     Attributes
     ----------
-    verbatim : digest of what makes a repeated release the same release
     fingerprint : of the databases audited
     database : digest of the database released from
     query, component, method, law, asked, achieved, joint : as in `Release`
@@ -438,7 +437,6 @@ class ReleaseEntry(Entry):
         database was called; they are kept apart from the chain, and are not in an export either
     """
 
-    verbatim: str
     fingerprint: str
     database: str
     query: str
@@ -515,7 +513,7 @@ def entry_from_json(facts: Mapping[str, Any], *, previous: str, hash: str) -> En
         raise ValueError("unknown kind")
     joint = facts["joint"]
     names = (
-        "verbatim", "fingerprint", "database", "query", "component", "method", "law", "n_databases", "n_individuals",
+        "fingerprint", "database", "query", "component", "method", "law", "n_databases", "n_individuals",
         "results", "question", "content", "audited", "verified",
     )  # fmt: skip
     return ReleaseEntry(

@@ -218,26 +218,7 @@ def design_noise(
         raise InputError("`consistent` must be for several numbers, got one.")
     if isinstance(granularity, Mapping):
         raise InputError("`granularity` must be one number for noise on one number, got several by name.")
-    return noise_for_one(
-        risk, epsilon=epsilon, delta=delta, method=method, granularity=granularity, bound=bound, presence=presence,
-        dither=dither, times=times,
-    )  # fmt: skip
-
-
-def noise_for_one(
-    risk: Any,
-    *,
-    epsilon: float,
-    delta: float,
-    method: str = "least",
-    granularity: float | None = None,
-    bound: float | None = None,
-    presence: str | None = None,
-    dither: bool = False,
-    times: int = 1,
-) -> Noise:
-    """`design_noise` of one number."""
-    subject, one = subject_of(risk), one_number(risk)
+    one = one_number(risk)
     finite_epsilon(epsilon)
     if not 0 < epsilon <= _LARGEST_EPSILON:
         raise InputError(f"`epsilon` must be positive and at most {_LARGEST_EPSILON:g}, got {epsilon}.")

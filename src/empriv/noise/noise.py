@@ -14,7 +14,6 @@ from os import PathLike
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from empriv.base.arguments import finite_epsilon, one_epsilon, one_of, probability, unit_name, whole_number
 from empriv.base.storage import WRONG_FACTS, read_archive, write_archive
@@ -204,29 +203,9 @@ class Noise:
     # The law
 
     @property
-    def granularity(self) -> float:
-        """What answers and noise are multiples of."""
-        return self.law.granularity
-
-    @property
     def expected_error(self) -> float:
         """Expected absolute noise."""
         return self.law.expected_error
-
-    def quantile(self, p: float) -> float:
-        """The least noise that is not exceeded with probability ``p``."""
-        return self.law.quantile(p)
-
-    def cdf(self, x: npt.ArrayLike) -> FloatArray:
-        """Probability of noise of at most x: a step function, which rises at multiples of the granularity."""
-        places = np.asarray(x, float) / self.law.granularity
-        if np.isnan(places).any():
-            raise InputError("`x` must be numbers, got NaN.")
-        return self.law.cdf(np.asarray(np.floor(np.clip(places, -(2.0**62), 2.0**62)), np.int64))
-
-    def sample(self, size: int | tuple[int, ...], rng: np.random.Generator | int | None = None) -> FloatArray:
-        """Pseudo-random draws of the noise: for study, never for a release."""
-        return self.law.sample(size, rng)
 
     # Releasing
 

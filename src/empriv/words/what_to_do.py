@@ -64,20 +64,17 @@ def upper(value: float | None) -> str:
     return "—" if value is None else "none" if value >= 1 else number(value, 3)
 
 
-def cell(error: float, of_typical: float, unanswered: float, unit: str) -> str:
-    """An error in a table, with its share of a typical answer, and what is not answered."""
+def cell(error: float, of_typical: float, unit: str) -> str:
+    """An error in a table, with its share of a typical answer."""
     said = error_said(error, unit)
-    said = f"{said} ({percent(of_typical)})" if error > 0 and math.isfinite(of_typical) else said
-    return f"{said}, {percent(unanswered)} missing" if unanswered > 0 else said
+    return f"{said} ({percent(of_typical)})" if error > 0 and math.isfinite(of_typical) else said
 
 
-def cost(error: float, of_typical: float, typical: float, unanswered: float, unit: str) -> str:
+def cost(error: float, of_typical: float, typical: float, unit: str) -> str:
     """What a way costs, in the answer's units: "±302 on a typical 3,133 (9.6%)"."""
-    missing = f"no answer for {percent(unanswered)} of the databases" if unanswered > 0 else ""
     if math.isnan(error) or error == 0:
-        return missing or ("no error" if error == 0 else "an error that is not known")
-    said = f"{error_said(error, unit)} on a typical {amount(typical, unit)} ({percent(of_typical)})"
-    return f"{said}, {missing}" if missing else said
+        return "no error" if error == 0 else "an error that is not known"
+    return f"{error_said(error, unit)} on a typical {amount(typical, unit)} ({percent(of_typical)})"
 
 
 def best(name: str, cost_said: str, aim: str) -> str:

@@ -136,10 +136,11 @@ def _hides(action: Action, unit: str) -> str:
 
 
 def _error(action: Action, unit: str) -> str:
-    missing = f"no answer for {percent(action.unanswered)} of databases" if action.unanswered > 0 else ""
     if math.isnan(action.error):
-        return missing or "not known"
+        return "not known"
     said = "none" if action.error == 0 else f"±{amount(action.error, unit)}"
-    if action.error and math.isfinite(action.share):
-        said += f" ({percent(action.share)} of a typical answer)"
-    return f"{said}, {missing}" if missing else said
+    return (
+        f"{said} ({percent(action.share)} of a typical answer)"
+        if action.error and math.isfinite(action.share)
+        else said
+    )
