@@ -58,8 +58,8 @@ def risk_of(law: Any, seed: int, *, n: int = 100, move: float = 2.0, there: floa
 def true_delta(law: Any, noise: Law, move: float, epsilon: float) -> float:
     """delta of the day: the others' law, rounded, with the law that is drawn, against the same moved; cell by cell."""
     points = law(np.random.default_rng(99), 400_000)
-    width = math.ceil(12 * max(part.scale for part in noise.parts) / noise.step) + 1
-    sides = [np.rint((points + shift) / noise.step).astype(int) for shift in (0.0, move)]
+    width = math.ceil(12 * max(part.scale for part in noise.parts) / noise.granularity) + 1
+    sides = [np.rint((points + shift) / noise.granularity).astype(int) for shift in (0.0, move)]
     low, high = min(side.min() for side in sides), max(side.max() for side in sides)
     pmf = noise.pmf(np.arange(-width, width + 1))
     a, b = (
