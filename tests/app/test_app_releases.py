@@ -164,7 +164,7 @@ def test_papers_are_handed_out_and_no_other_file(released: Folder, visitor: Visi
     assert json.loads(visitor.get("/audits/shop/files/json").text)["decision"] == DECISION
     for other in ("empriv", "key.json", "noise.empriv", "html"):
         assert visitor.get(f"/audits/shop/files/{other}").status == 404
-    visitor.post("/audits/shop/release/dpia", {}, page="/audits/shop/decision")
+    visitor.post("/audits/shop/release/record", {}, page="/audits/shop/decision")
     assert "shop.dpia.html" in after(visitor, "shop")
     section = visitor.get("/audits/shop/written/dpia").text
     assert "<h2>Publication of an answer: decision</h2>" in section

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from empriv.app import release, review, run
-from empriv.app.folder import IMPACT
+from empriv.app.folder import IMPACT, PUBLIC
 from empriv.app.form_fields import by_label
 from empriv.app.guard import written_page
 from empriv.app.jobs import AUDIT
@@ -23,7 +23,7 @@ from empriv.errors import EmprivError
 from empriv.words.decision import PUBLISH
 
 Form = Mapping[str, Any]
-PAGES = {"report": ".html", "noise": ".noise.html", "dpia": IMPACT}
+PAGES = {"report": ".html", "noise": ".noise.html", "dpia": IMPACT, "public": PUBLIC}
 """Pages of an audit that may be shown, by the end of their address: the file's ending."""
 
 
@@ -82,7 +82,7 @@ def _done(handler: Callable[[Request, Form], Awaitable[Response | None]]) -> Cal
 
 _FORMS = {
     "run": run.start_run, "run/stop": run.stop, "page": run.write_page, "actions": act,
-    "release": release.release_answer, "release/as-it-is": release.prepare_as_it_is, "release/dpia": run.write_impact,
+    "release": release.release_answer, "release/as-it-is": release.prepare_as_it_is, "release/record": run.write_record,
     "review": review.review,
 }  # fmt: skip
 ROUTES = [

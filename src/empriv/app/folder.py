@@ -35,10 +35,10 @@ _ELSEWHERE = re.compile(r"~|[A-Za-z][A-Za-z0-9+.-]*:")  # somebody's home, a URL
 _SERVERS = "servers.json"
 _FIGURES = (".json", ".key.json", ".noise.json", ".advice.json", ".review.json")  # of an audit
 _MOST_BYTES = {".toml": 1 << 20, ".html": 1 << 26, ".json": 1 << 26}  # of what is read as a whole
-IMPACT = ".dpia.html"
+IMPACT, PUBLIC = ".dpia.html", ".public.html"
 _MADE = (
     ".toml", ".empriv", ".json", ".html", ".key.json", ".noise.empriv", ".noise.html", ".noise.json",
-    ".noise.key.json", ".advice.json", ".review.json", IMPACT,
+    ".noise.key.json", ".advice.json", ".review.json", IMPACT, PUBLIC,
 )  # fmt: skip
 _HEAD = 1 << 16  # bytes
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,59}")

@@ -10,14 +10,14 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from empriv.app.folder import IMPACT
+from empriv.app.folder import IMPACT, PUBLIC
 from empriv.app.jobs import forget, latest
 from empriv.app.ledgers import ledgers_here
 from empriv.app.listing import KINDS_SHOWN, Listed, listed, look_at, strangers
 from empriv.app.pages import attached, folder_of, form_of, show, workers_of
 from empriv.errors import InputError
 
-EXPORTED = (".toml", ".json", ".html", ".noise.html", ".noise.json", ".advice.json", ".review.json", IMPACT)
+EXPORTED = (".toml", ".json", ".html", ".noise.html", ".noise.json", ".advice.json", ".review.json", IMPACT, PUBLIC)
 """Files of an audit that a checker takes away: none that says who is who, none that holds results."""
 
 

@@ -12,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from empriv.app.folder import IMPACT, Folder, put_demo
+from empriv.app.folder import IMPACT, PUBLIC, Folder, put_demo
 from empriv.app.jobs import AUDIT, Job, cancel, latest, start
 from empriv.app.pages import ELSEWHERE, changed_elsewhere, folder_of, show, workers_of
 from empriv.app.review import reviews_of
@@ -78,8 +78,8 @@ async def write_page(request: Request, form: Mapping[str, Any]) -> None:
         start(folder, name, PAGE, page_arguments(name, folder.settings(name)))
 
 
-async def write_impact(request: Request, form: Mapping[str, Any]) -> None:
-    """Have the section for an impact assessment written, of what is offered and what the last checker said."""
+async def write_record(request: Request, form: Mapping[str, Any]) -> None:
+    """Have the section for an impact assessment written, with what the last checker said, and the page to publish."""
     del form
     folder, name = folder_of(request), request.path_params["name"]
     if not _is_under_way(folder, name):
@@ -87,7 +87,7 @@ async def write_impact(request: Request, form: Mapping[str, Any]) -> None:
         said = next(iter(reviews_of(folder, name)), None)
         checked = () if said is None else ("--checker={checker}, {role}: {outcome}, because {reason}".format(**said),)
         asked = (f"{name}.empriv", *_asked(folder.settings(name)), *noise, *checked)
-        start(folder, name, PAGE, ("export", *asked, "--dpia", f"{name}{IMPACT}"))
+        start(folder, name, PAGE, ("export", *asked, "--dpia", f"{name}{IMPACT}", "--public", f"{name}{PUBLIC}"))
 
 
 async def stop(request: Request, form: Mapping[str, Any]) -> None:

@@ -102,7 +102,7 @@ def _between(name: str, rule: str, limit: float) -> Checked:
 
 SECTIONS = {
     "The rows": (
-        "database", "individual", "tables", "sql", "timezone", "subsamples", "unidentified", "update",
+        "database", "individual", "tables", "sql", "timezone", "subsamples", "fraction", "unidentified", "update",
     ),
     "The question": ("query", "epsilon", "target", "presence", "times", "known", "paper", "ledger"),
     "What is printed and written": (
@@ -235,6 +235,10 @@ source_options = options(
         help="Draw N random databases from one table, instead of --database: what is published is the answer of one.",
     ),
     click.option(
+        "--fraction", type=SHARE, metavar="F",
+        help="With --subsamples: everybody is in each of them with this probability. [default: 0.5]",
+    ),
+    click.option(
         "--unidentified", type=click.Choice(UNIDENTIFIED),
         help="Rows without an individual: refuse them, keep them as nobody's, or drop them. [default: error]",
     ),
@@ -250,7 +254,6 @@ KEYS_ONLY = (
     click.Option(["--component"]),
     click.Option(["--scope"]),
     click.Option(["--density"]),
-    click.Option(["--fraction"], type=SHARE),
 )
 """Keys of audit.toml that no command has as an option."""
 

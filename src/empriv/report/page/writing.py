@@ -1,4 +1,7 @@
-"""Writing a page, and the key to its pseudonyms beside it; both of mode 0600, since they are about people."""
+"""Writing a page, and the key to its pseudonyms beside it; both of mode 0600, since they are about people.
+
+The page that may be published has the same decision, the mode 0644 less the umask, and no key.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +20,14 @@ from empriv.auditing.ranking import names_of
 from empriv.base.storage import write_atomically
 from empriv.base.text import visible
 from empriv.comparing.ways import Advice
+from empriv.errors import InputError
 from empriv.judge.noise_kernels import kernel_of
 from empriv.noise.noise import Noise
 from empriv.noise.table_noise import TableNoise
 from empriv.report.gather import gather
 from empriv.report.page.actions import actions_of, quick_advice, worst_first
 from empriv.report.page.audit_page import page_of
+from empriv.report.page.public import public_page
 from empriv.report.page.rendering import page_path
 from empriv.validate.covering import covered, has_moves
 from empriv.words.decision import Covered, Decision
@@ -36,7 +41,7 @@ KEY_VERSION = 1
 
 @dataclass(frozen=True)
 class Written:
-    """Where the page is, and the key to its pseudonyms, None if it names people; and the decision that it says."""
+    """Where the page is, and the key to its pseudonyms, None if it has none; and the decision that it says."""
 
     page: Path
     key: Path | None
@@ -48,6 +53,7 @@ def write_report(
     path: str | PathLike[str],
     *,
     show_ids: bool = False,
+    public: bool = False,
     verdicts: Sequence[tuple[str, Verdict]] = (),
     noise: Noise | TableNoise | None = None,
     answers: bool = False,
@@ -62,6 +68,7 @@ def write_report(
     audit : what is reported
     path : of the page; must end in .html
     show_ids : show identifiers; else pseudonyms, with a key to them in ``<name>.key.json`` (mode 0600)
+    public : write the page that may be published: the decision and what it promises, no individual and no answer
     verdicts : each target in words, with its verdict, besides those of the audit itself
     noise : from `design_noise`, for this audit: the page is that of the answer with it
     answers : show the answers themselves, which a page leaves out unless it is asked for them
@@ -85,11 +92,21 @@ def write_report(
     own = verdicts_on(audit)
     said = {text for text, _ in own}
     verdicts = worst_first([*own, *(pair for pair in verdicts if pair[0] not in said)])
-    salt = secrets.token_bytes(32) if salt is None else salt
-    every_name = names_of(audit.results, None if show_ids else salt)
     if noise is not None and not verdicts:
         target_said = f"delta <= {noise.delta:g} at {noise.epsilon:g}"
         verdicts = [(target_said, audit.verdict(epsilon=noise.epsilon, delta=noise.delta))]
+    judged = [verdict for _, verdict in verdicts]
+    decision = audit.decision(judged, noise=noise)
+    if public:
+        if show_ids or answers:
+            raise InputError(
+                "`public` must not go with `show_ids` or `answers`, which show more than may be published."
+            )
+        text = public_page(audit, decision, verdicts, noise=noise, title=title)
+        write_atomically(target, text.encode("utf-8", "backslashreplace"), mode=0o644)
+        return Written(target, None, decision)
+    salt = secrets.token_bytes(32) if salt is None else salt
+    every_name = names_of(audit.results, None if show_ids else salt)
     day, kernel = hidden_by(audit, verdicts, noise)
     material = gather(
         audit, names=every_name, targets=targets_of(verdicts), day=day, kernel=kernel, pseudonyms=not show_ids
@@ -100,9 +117,7 @@ def write_report(
     if not show_ids:
         key = target.with_suffix(".key.json")
         names_said = f"Names are pseudonyms of this report; {visible(key.name)} tells the controller who is who."
-    judged = [verdict for _, verdict in verdicts]
     advice = quick_advice(audit, judged, noise=noise) if advice is None else advice
-    decision = audit.decision(judged, noise=noise)
     actions = None if advice is None else actions_of(advice, audit.unit)
     text = page_of(
         material, names=names, names_said=names_said, decision=decision, verdicts=verdicts, advice=advice,
