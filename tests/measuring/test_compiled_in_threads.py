@@ -20,7 +20,6 @@ X = np.sort(RNG.normal(0, 3, N))
 WITHOUT = np.sort(X - RNG.gamma(1, 0.3, (ROWS, N)), axis=1)
 ATOMS = np.where(np.arange(N) < N - 3, WITHOUT, np.inf)
 E = np.exp([0.1, 1.0])
-STARTS, WHERE = np.arange(ROWS + 1) * N, np.tile(np.arange(N, dtype=np.int32), ROWS)
 LAPLACE = NoiseKernel("laplace", 1.0)
 
 
@@ -29,15 +28,8 @@ def sticks() -> object:
     return laplace.compiled_sticks(X, ATOMS, E)
 
 
-def reach() -> object:
-    assert laplace.compiled_reach is not None
-    place, decay, weight = np.arange(N, dtype=np.int32), np.exp(-np.diff(X, append=X[-1])), np.ones(N)
-    return laplace.compiled_reach(np.arange(ROWS), X, place, decay, weight, 1.0, STARTS, WHERE, WITHOUT.reshape(-1))
-
-
 CALLS: dict[str, Callable[[], object]] = {
     "empriv_laplace_sticks": sticks,
-    "empriv_laplace_reach": reach,
     "empriv_mixtures": lambda: noisy_laws.values(X, WITHOUT, LAPLACE, np.array([0.1, 1.0])),
     "empriv_bandwidths": lambda: noisy_laws.bandwidths(WITHOUT),
     "empriv_ends": lambda: noisy_laws.ends(X, WITHOUT, np.array([0.1, 1.0])),

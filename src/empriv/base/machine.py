@@ -75,9 +75,7 @@ def _of_windows() -> int | None:
 
 # Whole numbers, doubles, and contiguous arrays of just these types.
 LONG, DOUBLE = ctypes.c_long, ctypes.c_double
-DOUBLES, LONGS, INTS, BYTES, FLAGS = (
-    ndpointer(dtype, flags="C_CONTIGUOUS") for dtype in (np.float64, np.int64, np.int32, np.int8, np.bool_)
-)
+DOUBLES, LONGS = (ndpointer(dtype, flags="C_CONTIGUOUS") for dtype in (np.float64, np.int64))
 
 
 def library(module: str) -> ctypes.CDLL | None:

@@ -11,7 +11,7 @@ lower levels have less of a mean and more of a spread. Both directions count.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from statistics import NormalDist
 
 import numpy as np
@@ -45,6 +45,17 @@ def corrections(level: float) -> tuple[float, float]:
 def bound(w: FloatArray, level: float = 0.95) -> FloatArray:
     """B(W) along the last axis."""
     return noisy_laws_in_numpy.bound(w, *corrections(level))
+
+
+def bound_of_moments(powers: Sequence[FloatArray], n: int, level: float = 0.95) -> FloatArray:
+    """B(W) of n values of at least 0, from the means of their powers 1, 2 and 3; a skewness below 0 counts as none."""
+    first, second, third = powers
+    z, c = corrections(level)
+    variance = np.maximum(second - first**2, 0.0)
+    skewness = np.maximum(third - 3 * first * second + 2 * first**3, 0.0)
+    safe = np.where(variance > 1e-15, variance, 1.0)
+    whole = first + z * np.sqrt(safe / max(n - 1, 1)) + c * skewness / (safe * n)
+    return np.asarray(np.where(variance > 1e-15, whole, first))
 
 
 def bounds(

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from empriv.judge import gate
 from empriv.judge.noise_kernels import NoiseKernel, alone
-from empriv.judge.noisy_laws import START, bandwidths, bounds, corrections, ends, extrapolated
+from empriv.judge.noisy_laws import START, bandwidths, bound_of_moments, bounds, ends, extrapolated
 from empriv.measuring.line.atoms import Pairs, share_at_most
 from empriv.results import FloatArray, IntArray
 
@@ -167,14 +167,10 @@ def each_day_alone(pairs: Pairs, epsilon: float, kernel: NoiseKernel, level: flo
     finite, finite_all = np.isfinite(pairs.entries), np.isfinite(with_all)
     left = alone(kernel, epsilon, np.where(finite & finite_all, move, 0.0))
     left = np.where(finite != finite_all, 1.0, left).mean(axis=1)
-    n, (z, c) = len(pairs.points) // pairs.draws, corrections(level)
+    n = len(pairs.points) // pairs.draws
     sums = [np.concatenate(([0.0], np.cumsum(left**power))) for power in (1, 2, 3)]
-    first, second, third = ((whole[pairs.starts[1:]] - whole[pairs.starts[:-1]]) / n for whole in sums)
-    variance = np.maximum(second - first**2, 0.0)
-    skewness = third - 3 * first * second + 2 * first**3
-    safe = np.where(variance > 1e-15, variance, 1.0)
-    whole = first + z * np.sqrt(safe / (n - 1)) + c * np.maximum(skewness, 0.0) / (safe * n)
-    return np.asarray(np.minimum(np.where(variance > 1e-15, whole, first), 1.0))
+    means = [(whole[pairs.starts[1:]] - whole[pairs.starts[:-1]]) / n for whole in sums]
+    return np.minimum(bound_of_moments(means, n, level), 1.0)
 
 
 def _share_moved(pairs: Pairs, n: int, level: float) -> FloatArray:

@@ -221,9 +221,8 @@ def of_some(pairs: Pairs, rows: IntArray) -> Pairs:
     """The pairs of these people alone."""
     if len(rows) == pairs.n_individuals:
         return pairs
-    counts = pairs.starts[rows + 1] - pairs.starts[rows]
-    starts = np.concatenate(([0], np.cumsum(counts)))
-    entry = np.arange(starts[-1]) + np.repeat(pairs.starts[rows] - starts[:-1], counts)
+    entry = pairs.entries_of(rows)[1]
+    starts = np.concatenate(([0], np.cumsum(pairs.starts[rows + 1] - pairs.starts[rows])))
     return replace(
         pairs, starts=starts, entry_database=pairs.entry_database[entry], entries=pairs.entries[entry],
         mass_without=pairs.mass_without[rows],

@@ -110,53 +110,7 @@ void empriv_laplace_sticks(long rows, long n, long m, const double *points, cons
     }
 }
 
-/* e^s - 1 for s >= 0, never too small: a series for s up to 1/2 whose last term stands for all that follow, doubled as
- * often as it takes. Beyond 128 it is some large number: nobody asks how large. */
-static double growth(double s)
-{
-    int halved = 0;
-    if (!(s < 128.0))
-        return 1e60;
-    for (; s > 0.5; halved++)
-        s *= 0.5;
-    double g = 1.0 / 24 + s * (1.0 / 120 + s * (1.0 / 720 + s / 4700));
-    g = s * (1.0 + s * (1.0 / 2 + s * (1.0 / 6 + s * g)));
-    for (; halved > 0; halved--)
-        g *= 2.0 + g;
-    return g;
-}
-
-/* For each of `count` individuals, `rows`, with entries from starts[row] on: the largest average of e^|shift| - 1 over
- * the points, each weighted by its kernel, at any place; shifts are in bandwidths. That is a ratio of two mixtures at
- * the same knots, so that it is largest at one of these. `place` is the position of a point among the sorted ones,
- * `decay` the kernel from each of these to the one before, `weight` the inverse of the kernels' sum there; `scratch`
- * has room for 2 n. */
-void empriv_laplace_reach(long count, const long long *rows, long n, const double *points, const int *place,
-                          const double *decay, const double *weight, double scale, const long long *starts,
-                          const int *entry_point, const double *entries, double *out, double *scratch)
-{
-    double *change = scratch, *left = scratch + n;
-    for (long row = 0; row < count; row++) {
-        for (long k = 0; k < n; k++)
-            change[k] = 0.0;
-        for (long long j = starts[rows[row]]; j < starts[rows[row] + 1]; j++) {
-            const int point = entry_point[j];
-            change[place[point]] = growth(fabs(entries[j] - points[point]) * scale);
-        }
-        double sum = 0.0, most = 0.0;
-        for (long k = 0; k < n; k++)
-            left[k] = sum = sum * decay[k] + change[k];
-        sum = 0.0;
-        for (long k = n - 1; k >= 0; k--) {
-            const double average = (left[k] + sum) * weight[k];
-            most = average > most ? average : most;
-            sum = (sum + change[k]) * decay[k];
-        }
-        out[row] = most;
-    }
-}
-
 static struct PyModuleDef module = {
-    PyModuleDef_HEAD_INIT, .m_name = "_laplace", .m_doc = "Called through ctypes: see laplace.py and screening.py.", .m_size = -1};
+    PyModuleDef_HEAD_INIT, .m_name = "_laplace", .m_doc = "Called through ctypes: see laplace.py.", .m_size = -1};
 
 PyMODINIT_FUNC PyInit__laplace(void) { return PyModule_Create(&module); }

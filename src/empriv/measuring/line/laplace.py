@@ -8,11 +8,6 @@ part is a square: ``(sqrt(A) - sqrt(-B T))^2 / 2`` with T = exp(-width/h) (docs/
 `LaplaceBlock.sticks` asks `_laplace.c` where the package was built with a C compiler, points lie within 300 bandwidths
 and e is moderate; `Knots`, in numpy, serves everywhere else, and gives the cells that an epsilon is found from.
 Arrays are (knots, individuals), so that each step of a sweep is one vector operation over the individuals.
-
-`log_reach` proves delta_i = 0 before anything is integrated. With ``s_j = |q_j - q_ij|/h`` every kernel changes by a
-factor between ``e^-s_j`` and ``e^s_j``, so that p_i/p is nowhere above the average of ``e^s_j`` over the kernels there,
-and p/p_i no more (docs/method.md, "Screening"). The largest shift alone gives one bound for every place;
-the average also sees how few results change.
 """
 
 from __future__ import annotations
@@ -25,8 +20,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from empriv.base.machine import DOUBLE, DOUBLES, INTS, LONG, LONGS, library
-from empriv.measuring.line.atoms import Pairs
+from empriv.base.machine import DOUBLES, LONG, LONGS, library
 from empriv.measuring.line.hockeystick import Cells, curve
 from empriv.results import FloatArray, IntArray
 
@@ -259,80 +253,3 @@ def log_ratio_range(points: FloatArray, without: FloatArray, bandwidth: float) -
         logs.append(largest + np.log(np.exp(z - largest[:, None]).sum(axis=1)))
     difference = logs[0] - logs[1]
     return float(difference.min()), float(difference.max())
-
-
-Int32Array = npt.NDArray[np.int32]
-
-_FAR = 100.0  # bandwidths beyond which an individual's largest shift is left as it is
-
-
-def _compiled_reach(compiled: ctypes.CDLL) -> Callable[..., FloatArray]:
-    function = compiled.empriv_laplace_reach
-    function.argtypes = [
-        LONG, LONGS, LONG, DOUBLES, INTS, DOUBLES, DOUBLES, DOUBLE, LONGS, INTS, DOUBLES, DOUBLES, DOUBLES,
-    ]  # fmt: skip
-    function.restype = None
-
-    def reach(
-        rows: IntArray,
-        points: FloatArray,
-        place: Int32Array,
-        decay: FloatArray,
-        weight: FloatArray,
-        scale: float,
-        starts: IntArray,
-        entry_point: Int32Array,
-        entries: FloatArray,
-    ) -> FloatArray:
-        """Largest weighted average of e^|shift| - 1, for each of these individuals."""
-        n, out = len(points), np.empty(len(rows))
-        function(
-            len(out), rows, n, points, place, decay, weight, scale, starts, entry_point, entries, out, np.empty(2 * n)
-        )
-        return out
-
-    return reach
-
-
-compiled_reach = None if LIBRARY is None else _compiled_reach(LIBRARY)
-
-
-def log_reach(pairs: Pairs, rows: IntArray, *, bandwidth: float, shifts: FloatArray) -> FloatArray:
-    """Bound on sup |log p/p_i| of each of these individuals at this bandwidth; never too small.
-
-    ``shifts`` are their largest changes in bandwidths, inf to or from an atom, as `blocks.largest_shifts` gives them;
-    where nothing is compiled, they are the bound.
-    """
-    if compiled_reach is None:
-        return shifts
-    points, draws = np.ascontiguousarray(pairs.points), pairs.draws
-    order = np.argsort(points, kind="stable").astype(np.int32)
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order), dtype=order.dtype)
-    ordered = points[order]
-    finite = np.isfinite(ordered)  # atoms stand at the end, and have no part in it
-    decay = np.zeros(len(points))
-    decay[1:][finite[1:]] = np.exp(-np.diff(ordered[finite]) / bandwidth)
-    weight = np.where(finite, 1.0 / _kernels_at_points(decay), 0.0)
-    entry_point = pairs.entry_database[:, None] * draws + np.arange(draws, dtype=np.int32)
-    average = compiled_reach(
-        np.ascontiguousarray(rows, np.int64), points, place, decay, weight, 1.0 / bandwidth,
-        np.ascontiguousarray(pairs.starts * draws, np.int64), np.ascontiguousarray(entry_point.reshape(-1), np.int32),
-        np.ascontiguousarray(pairs.entries).reshape(-1),
-    )  # fmt: skip
-    rounding = slack(points)
-    bound = np.log1p(average * (1.0 + rounding)) + 2.0 * rounding
-    return np.where(shifts < _FAR, np.minimum(bound, shifts), shifts)
-
-
-def _kernels_at_points(decay: FloatArray) -> FloatArray:
-    """(points,) the sum of all kernels at each of the sorted points: in plain numbers, faster than arrays of one."""
-
-    def sums(decays: list[float]) -> list[float]:
-        out = [1.0]
-        for step in decays:
-            out.append(out[-1] * step + 1.0)
-        return out
-
-    steps = decay[1:].tolist()
-    return np.asarray(np.array(sums(steps)) + np.array(sums(steps[::-1])[::-1]) - 1.0)

@@ -16,8 +16,6 @@ import numpy.typing as npt
 from empriv.measuring.line.atoms import Pairs, tie_tolerance
 from empriv.results import FloatArray, IntArray, Results
 
-BoolArray = npt.NDArray[np.bool_]
-
 HEAVIEST = 3  # people whose absence changes the results most
 _NARROWER = 0.95  # times the spread: then the results without them are a law of their own
 _DIFFERENT = 200_000  # moves that are told apart when those of many people are added up
@@ -45,13 +43,6 @@ class Moves:
     def relative(self) -> FloatArray:
         """(person-days,) moves in units of the law that hides them."""
         return np.asarray(self.sizes / self.units)
-
-    @property
-    def typical_unit(self) -> float:
-        """What one unit of the law is in the answer's units, on a typical day that a person moved the answer."""
-        moved = (self.sizes > 0) & np.isfinite(self.sizes)
-        units = self.units[moved] if moved.any() else self.units
-        return float(np.median(units)) if len(units) else 1.0
 
     @property
     def owner(self) -> IntArray:
@@ -90,10 +81,6 @@ class Moves:
         """(people,) how much the results change without each: the sum of squares of `relative`, where it is finite."""
         size = np.where(np.isfinite(self.relative), self.relative, 0.0) ** 2
         return np.asarray(np.bincount(self.owner, size, minlength=len(self.starts) - 1))
-
-    def beyond(self, cover: float) -> BoolArray:
-        """(person-days,) which moves are larger than ``cover``, both in units of the law that hides them."""
-        return np.asarray(self.relative > cover * (1 + 1e-9))
 
     def totals(self) -> MoveTotals:
         """What is asked of all of them together."""
@@ -173,7 +160,7 @@ class MoveTotals:
 
     @property
     def typical_unit(self) -> float:
-        """As that of the moves."""
+        """What one unit of the law is in the answer's units, on a typical day that a person moved the answer."""
         units = self.moved_units if self.moved_units.n else self.units
         return units.median() if units.n else 1.0
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,8 +25,7 @@ from empriv.measuring.densities.density import Density, Mixture, Model, density_
 from empriv.measuring.densities.selection import Score
 from empriv.measuring.line import other_kernels
 from empriv.measuring.line.atoms import Pairs, split, spread_ratios
-from empriv.measuring.line.blocks import Block, closed_form, jobs, largest_shifts
-from empriv.measuring.line.laplace import log_reach
+from empriv.measuring.line.blocks import Block, jobs, largest_shifts
 from empriv.measuring.line.last_digits import digit_steps
 from empriv.measuring.line.moves import Moves, moves_of
 from empriv.results import FloatArray, IntArray, Results
@@ -134,13 +132,9 @@ class Risk(AnyRisk):
         while start < len(rows) and best < np.inf:
             block_rows = rows[start:stop]
             if provable:  # people who cannot need more than the worst so far are skipped
-                block_rows = block_rows[self._beyond(self._reach(block_rows), best)]
+                block_rows = block_rows[self._beyond(self.shifts[block_rows], best)]
             for _, smallest in self._map(block_rows, lambda block: block.epsilons(delta)):
                 best = max(best, float(smallest.max(initial=0.0)))
-            if start == 0:
-                rest = rows[stop:]
-                rest = rest[self._beyond(self.shifts[rest], best)] if provable else rest
-                rows = np.concatenate((rows[:stop], rest[np.argsort(-self._reach(rest), kind="stable")]))
             start, stop = stop, min(8 * stop, stop + max(1024, len(rows) // 16))
         return best
 
@@ -165,29 +159,7 @@ class Risk(AnyRisk):
 
     def _subject_rows(self, epsilon: float) -> IntArray:
         """Individuals not cleared by screening at ``epsilon``."""
-        rows = np.flatnonzero(self._beyond(self.shifts, epsilon) & (self.shifts > 0))
-        return rows if epsilon <= 0 else rows[self._beyond(self._reach(rows), epsilon)]
-
-    def _reach(self, rows: IntArray) -> FloatArray:
-        """What screening compares with epsilon: the largest shift, or less for people in few databases."""
-        if not isinstance(self.density, Mixture) or not closed_form(self.density):
-            return self.shifts[rows]
-        reaches, presence = self._reaches, np.diff(self.pairs.starts)
-        # people in most databases gain little from a second pass, which takes time
-        new = rows[np.isnan(reaches[rows])]
-        few = 2 * presence[new] * self.pairs.draws <= len(self.pairs.points)
-        if self.pairs.ratios is not None:  # the bound is for the one bandwidth
-            few &= self.pairs.ratios[new] == 1
-        reaches[new[~few]] = self.shifts[new[~few]]
-        if few.any():
-            new = new[few]
-            reaches[new] = log_reach(self.pairs, new, bandwidth=self.density.bandwidth, shifts=self.shifts[new])
-        return np.asarray(reaches[rows])
-
-    @cached_property
-    def _reaches(self) -> FloatArray:
-        """The values of `_reach` known so far, NaN elsewhere."""
-        return np.full(len(self.shifts), np.nan)
+        return np.flatnonzero(self._beyond(self.shifts, epsilon) & (self.shifts > 0))
 
     def _beyond(self, shifts: FloatArray, epsilon: float) -> npt.NDArray[np.bool_]:
         """Which of these shifts may break ``epsilon`` (docs/method.md, "Screening")."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from empriv.judge import lower
 from empriv.judge.noise_kernels import NoiseGiven
-from empriv.judge.noisy_laws import corrections
+from empriv.judge.noisy_laws import bound_of_moments
 from empriv.judge.upper import LEAST_DATABASES
 from empriv.measuring.line.atoms import share_at_most
 from empriv.measuring.tables import TableRisk
@@ -74,15 +74,10 @@ def _mean_over_days(hiding: TableHiding, values: FloatArray, level: float) -> Fl
     """(individuals,) B over all databases of each person's values (days,)."""
     days, n = hiding.days, hiding.risk.results.n_databases
     people = hiding.risk.results.n_individuals
-    first, second, third = (np.bincount(days.owner, values**power, minlength=people) / n for power in (1, 2, 3))
-    z, c = corrections(level)
-    variance = np.maximum(second - first**2, 0.0)
-    skewness = np.maximum(third - 3 * first * second + 2 * first**3, 0.0)
-    safe = np.where(variance > 1e-15, variance, 1.0)
-    whole = first + z * np.sqrt(safe / max(n - 1, 1)) + c * skewness / (safe * n)
+    means = [np.bincount(days.owner, values**power, minlength=people) / n for power in (1, 2, 3)]
     most = np.zeros(people)
     np.maximum.at(most, days.owner, values)
-    return np.asarray(np.minimum(np.where(variance > 1e-15, whole, first), most))
+    return np.minimum(bound_of_moments(means, n, level), most)
 
 
 def _lower_of_leaks(counts: FloatArray, n: int, level: float) -> float:
