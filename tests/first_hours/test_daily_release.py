@@ -167,7 +167,7 @@ def test_a_saved_audit_grows_by_a_day(audited: Path, tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     audit = empriv.load(grown)
     assert audit.n_databases == 101
-    assert "AnytimeBounds you look (95% for all looks together): delta at epsilon 1 is between 0 and" in " ".join(
+    assert "Whenever you look (95% for all looks together): delta at epsilon 1 is between 0 and" in " ".join(
         done.output.split()
     )
     at_any_time = audit.anytime_bounds(1.0)

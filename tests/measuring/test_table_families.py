@@ -95,10 +95,6 @@ def test_margins_and_a_total_in_place_of_a_cell_change_nothing() -> None:
         same = oracle.fit(others @ publish)
         assert np.allclose(oracle.direction(same, influence @ publish), alone)
         assert same.parameters == fitted.parameters
-        z, w = oracle.innovations(same, np.flatnonzero(influence @ publish), influence @ publish)
-        plain, shift = oracle.innovations(fitted, np.flatnonzero(influence), influence)
-        assert abs(w[0]) == pytest.approx(abs(shift[0]))
-        assert np.allclose(np.abs(z[:, 0]), np.abs(plain[:, 0]))
 
 
 def test_a_differencing_pair_tells_for_certain() -> None:
@@ -107,29 +103,5 @@ def test_a_differencing_pair_tells_for_certain() -> None:
     pair = np.stack((total, total), axis=1)
     amount = np.array([float(influence.sum()), 0.0])  # one of both totals is without the person
     assert oracle.leaves_span(oracle.fit(pair), amount)
-    assert oracle.figures(pair, np.tile(amount, (300, 1)), np.ones(300, bool), EPSILON).there == 1.0
+    assert oracle.random_day_estimate(pair, np.tile(amount, (300, 1)), EPSILON) == 1.0
     assert not oracle.leaves_span(oracle.fit(pair), np.array([1.0, 1.0]))  # in both of them they are no leak
-
-
-def test_composed_bounds_are_nowhere_below_the_truth() -> None:
-    curve = np.array([families.normal_delta(0.4, epsilon) for epsilon in oracle.EPSILONS])
-    other = np.array([families.normal_delta(0.7, epsilon) for epsilon in oracle.EPSILONS])
-    for epsilon in (0.0, 0.1, 0.5):
-        truth = families.normal_delta(math.hypot(0.4, 0.7), epsilon)
-        bound = oracle.composed([oracle.dominating(curve), oracle.dominating(other)], epsilon)
-        assert truth <= bound <= 1.06 * truth + 0.002
-    # a falsehood: one of them alone is below
-    assert oracle.composed([oracle.dominating(other)], 0.1) < families.normal_delta(math.hypot(0.4, 0.7), 0.1)
-
-
-def test_a_bound_there_gives_that_of_a_random_day() -> None:
-    """With the exact curve and the exact share the bound is the truth of a mixture."""
-    law = families.Factors("normal", 4)
-    person = families.Person(np.array([[0, 0, 0, 1.5]]), np.array([0.1]))
-    bound = oracle.unconditional(lambda epsilon: families.normal_delta(1.5, epsilon), 0.1, EPSILON)
-    assert bound == pytest.approx(families.truths(law, person, EPSILON)[1], abs=0.002)
-
-
-def test_rare_presence_is_counted_by_its_limit() -> None:
-    assert oracle.limit_of_share(0, 59) == pytest.approx(1 - 0.05 ** (1 / 59))
-    assert oracle.limit_of_share(59, 59) == 1.0

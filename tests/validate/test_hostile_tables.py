@@ -45,7 +45,7 @@ def world():
 
 
 def bends(risk):
-    return bool(residuals_check(risk, 0)[0].numbers["p"] <= 0.05)
+    return bool(residuals_check(risk)[0].numbers["p"] <= 0.05)
 
 
 @pytest.mark.parametrize("how", ["average", "percentage", "product"])
@@ -106,7 +106,7 @@ def test_cells_that_are_too_many_to_look_at_do_not_pass():
     rng = np.random.default_rng(2)
     q = rng.normal(size=(60, 50))
     risk = measure_table(results_of(q + 0.01 * np.eye(50)[0], q))
-    (check,) = residuals_check(risk, 0)
+    (check,) = residuals_check(risk)
     assert check.severity == "error"
     assert "one of them was not looked at" in check.sentence
     assert objected_places(risk).tolist() == [0]

@@ -240,7 +240,7 @@ def test_what_bends_is_seen_and_then_only_noise_counts() -> None:
         return measure_table(table(q, [always(0.05 * cell(q.shape[1], 0), len(q))]))
 
     def bent(risk: TableRisk) -> bool:
-        return bool(residuals_check(risk, 0)[0].numbers["p"] <= 0.05)
+        return bool(residuals_check(risk)[0].numbers["p"] <= 0.05)
 
     seen, false = 0, 0
     for seed in range(6):

@@ -24,7 +24,7 @@ from empriv.words import sentences as words
 from empriv.words.outcomes import outcome_name
 from empriv.words.sentences import number, people, percent
 from empriv.words.table_words import cells_in_words, cells_that_follow, many_outcomes, more_leaks, riskiest_cells
-from empriv.words.what_is_known import what_it_changed, what_samples_hide
+from empriv.words.what_is_known import what_samples_hide
 
 if TYPE_CHECKING:
     from empriv.auditing.audit import Audit
@@ -121,7 +121,10 @@ def summarise(audit: Audit, epsilons: Sequence[float]) -> Summary:
         changed = []
         if known is once and audit.times == 1:  # figures of one publication do not stand beside those of several
             nothing = float(known.unconditional.delta(first.epsilon))
-            changed.append(what_it_changed(nothing, first.delta, first.epsilon))
+            changed.append(
+                f"Ignoring what is known, delta would be {number(nothing)} at epsilon {first.epsilon:g}; knowing it, "
+                f"it is {number(first.delta)}."
+            )
         notes += [said[0], *changed, *said[1:]]
     if audit.origin is not None and audit.origin.sampled:
         notes.append(what_samples_hide())

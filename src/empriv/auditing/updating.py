@@ -19,7 +19,7 @@ from empriv.measuring import AnyRisk, GivenRisk, measure
 from empriv.measuring.measures import measure_known
 from empriv.results import Cell, Results
 from empriv.validate.bounds import LEAST_DATABASES, bounds
-from empriv.words import sentences as words
+from empriv.words.sentences import number
 
 if TYPE_CHECKING:
     from empriv.auditing.audit import Audit
@@ -48,8 +48,13 @@ class AnytimeBounds:
     @property
     def sentence(self) -> str:
         """In words."""
-        looked_at = self.looks[-1] if self.looks else 0
-        return words.anytime(self.epsilon, self.level, self.lower, self.upper, looked_at, self.next_look)
+        if not self.looks:
+            return f"Whenever you look: no bound yet. The first look is at {self.next_look:,} databases."
+        return (
+            f"Whenever you look ({self.level:.0%} for all looks together): delta at epsilon {self.epsilon:g} is "
+            f"between {number(self.lower)} and {number(self.upper)}, from the first {self.looks[-1]:,} databases. The "
+            f"next look is at {self.next_look:,}. The bounds below are for today's look alone."
+        )
 
     @property
     def next_look(self) -> int:

@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,14 @@ Several: TypeAlias = Sequence[float] | npt.NDArray[Any]
 _LARGEST_EPSILON = 64.0  # beyond it e^-epsilon is less than rounding: people who are not private there never are
 _KEPT = 40_000  # figures of the last questions, if they are more than those of one
 _HALVINGS = 60
+
+
+class Sums(NamedTuple):
+    """(epsilons,) largest delta_i, total risk, and how many individuals have a delta_i that is not 0."""
+
+    delta: FloatArray
+    total_risk: FloatArray
+    exposed: IntArray
 
 
 class AnyRisk(ABC):
@@ -108,8 +116,8 @@ class AnyRisk(ABC):
 
     def delta(self, epsilon: float | Several) -> float | FloatArray:
         """Largest delta_i: a float, or an array for an array."""
-        largest = self.delta_i(np.atleast_1d(epsilon_grid(epsilon))).max(axis=0, initial=0.0)
-        return float(largest[0]) if np.ndim(epsilon) == 0 else np.asarray(largest)
+        largest = self.sums(np.atleast_1d(epsilon_grid(epsilon))).delta
+        return float(largest[0]) if np.ndim(epsilon) == 0 else largest
 
     @overload
     def total_risk(self, epsilon: float) -> float: ...
@@ -119,7 +127,7 @@ class AnyRisk(ABC):
 
     def total_risk(self, epsilon: float | Several) -> float | FloatArray:
         """``1 - prod(1 - delta_i)``: chance that a person's privacy fails, if failures are independent."""
-        total = total_risk_of(self.delta_i(np.atleast_1d(epsilon_grid(epsilon))))
+        total = self.sums(np.atleast_1d(epsilon_grid(epsilon))).total_risk
         return float(total[0]) if np.ndim(epsilon) == 0 else total
 
     @overload
@@ -130,8 +138,14 @@ class AnyRisk(ABC):
 
     def exposed(self, epsilon: float | Several) -> int | IntArray:
         """How many individuals have a delta_i that is not 0."""
-        counts = np.count_nonzero(self.delta_i(np.atleast_1d(epsilon_grid(epsilon))) > 0, axis=0)
-        return int(counts[0]) if np.ndim(epsilon) == 0 else np.asarray(counts)
+        counts = self.sums(np.atleast_1d(epsilon_grid(epsilon))).exposed
+        return int(counts[0]) if np.ndim(epsilon) == 0 else counts
+
+    def sums(self, epsilons: FloatArray) -> Sums:
+        """What is said of all individuals together, at each of these epsilons."""
+        delta_i = self.delta_i(epsilons)
+        largest = np.asarray(delta_i.max(axis=0, initial=0.0))
+        return Sums(largest, total_risk_of(delta_i), np.asarray(np.count_nonzero(delta_i > 0, axis=0)))
 
     def epsilon_i(self, delta: float = 0.0) -> FloatArray:
         """Smallest epsilon at which each individual's delta_i is at most ``delta``; inf where none is."""

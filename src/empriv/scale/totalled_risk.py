@@ -7,7 +7,7 @@ are. It refuses questions that it was not made for.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, NoReturn, overload
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +16,9 @@ from empriv.errors import InputError
 from empriv.judge.noise_kernels import NoiseGiven, NoiseKernel
 from empriv.judge.upper import LEAST_DATABASES
 from empriv.measuring import AnyRisk, Risk
-from empriv.measuring.any_risk import Several, table_of
+from empriv.measuring.any_risk import Several, Sums, table_of
 from empriv.measuring.densities.selection import Score
-from empriv.results import FloatArray, IntArray, Results
+from empriv.results import FloatArray, Results
 from empriv.scale.totals import EDGES, Totals
 from empriv.validate.bounds.figures import Bounds, bounds_of, no_noise
 from empriv.validate.bounds.line_bounds import floor, lower_of_people, no_upper_bound, upper_of_people
@@ -87,38 +87,9 @@ class TotalledRisk(AnyRisk):
         refuse_totals(self, "delta_i")
         raise AssertionError
 
-    @overload
-    def delta(self, epsilon: float) -> float: ...
-
-    @overload
-    def delta(self, epsilon: Several) -> FloatArray: ...
-
-    def delta(self, epsilon: float | Several) -> float | FloatArray:
-        """Largest delta_i: a float, or an array for an array."""
-        values = self.totals.delta[self.places(epsilon)]
-        return float(values[0]) if np.ndim(epsilon) == 0 else values
-
-    @overload
-    def total_risk(self, epsilon: float) -> float: ...
-
-    @overload
-    def total_risk(self, epsilon: Several) -> FloatArray: ...
-
-    def total_risk(self, epsilon: float | Several) -> float | FloatArray:
-        """Chance that somebody's privacy fails, if failures are independent."""
-        values = self.totals.total_risk[self.places(epsilon)]
-        return float(values[0]) if np.ndim(epsilon) == 0 else values
-
-    @overload
-    def exposed(self, epsilon: float) -> int: ...
-
-    @overload
-    def exposed(self, epsilon: Several) -> IntArray: ...
-
-    def exposed(self, epsilon: float | Several) -> int | IntArray:
-        """How many people have a delta_i that is not 0."""
-        counts = self.totals.exposed[self.places(epsilon)]
-        return int(counts[0]) if np.ndim(epsilon) == 0 else counts
+    def sums(self, epsilons: FloatArray) -> Sums:
+        places, totals = self.places(epsilons), self.totals
+        return Sums(totals.delta[places], totals.total_risk[places], totals.exposed[places])
 
     def epsilon(self, delta: float = 0.0) -> float:
         """Smallest epsilon at which every delta_i is at most ``delta``, which must be among ``deltas``."""

@@ -26,6 +26,7 @@ from empriv.judge import cover as judged
 from empriv.judge import gate, lower, score
 from empriv.judge.noise_kernels import NoiseGiven, NoiseKernel, kernels_of
 from empriv.judge.upper import LEAST_DATABASES, row_bandwidths
+from empriv.measuring.line.moves import NARROWER, spread_of_law
 from empriv.measuring.tables import TableRisk
 from empriv.measuring.tables.person_days import PersonDays, days_as_they_are, days_with_noise
 from empriv.results import FloatArray, IntArray, Results
@@ -35,7 +36,6 @@ from empriv.validate.checks.whole_tables import objected_places
 BoolArray = npt.NDArray[np.bool_]
 Kernels = tuple[NoiseKernel | None, ...]
 
-_NARROWER = 0.95  # times the spread: then a cell without the person who moves it most is a law of its own
 _CHUNK = 32  # days of several cells that are asked at once
 _ASKED = 16  # moves of one cell that are asked themselves, the furthest
 _LATTICE = 8.0  # steps: noise of a larger scale is as good as continuous
@@ -129,11 +129,7 @@ class TableHiding:
     def laws(self) -> tuple[IntArray, FloatArray]:
         """(laws,) cells and (laws, N) the residuals of each given all others; without the person who moves a cell most
         too, where that is narrower. A cell whose law does not count is a constant."""
-        key = ("laws", self.kernels is None)  # whatever the noise is
-        if key not in self.risk.workspace:
-            self.risk.workspace[key] = self._laws()
-        made: tuple[IntArray, FloatArray] = self.risk.workspace[key]
-        return made
+        return self.risk.remembered(("laws", self.kernels is None), self._laws)  # whatever the noise is
 
     def _laws(self) -> tuple[IntArray, FloatArray]:
         fit, given = self.risk.fit, self.risk.fit.given_rest
@@ -144,7 +140,7 @@ class TableHiding:
             along = changes @ fit.precision[places, place] / fit.precision[place, place]
             without = given[:, place].reshape(fit.n, -1).copy()
             without[databases] -= along
-            if 0 < _spread(without) < _NARROWER * _spread(given[:, place]):
+            if 0 < spread_of_law(without) < NARROWER * spread_of_law(given[:, place]):
                 cells.append(fit.kept[[place]])
                 extra.append(fit.g * without.reshape(1, -1))
         return np.concatenate(cells), np.concatenate((everyone, *extra))
@@ -580,10 +576,6 @@ class TableDays:
     worst: _Worst
 
 
-def _spread(law: FloatArray) -> float:
-    return float(np.subtract(*np.percentile(law, [84, 16])))
-
-
 def _rungs(moves: FloatArray) -> FloatArray:
     """Some of these moves (sorted), the largest among them."""
     if not len(moves):
@@ -602,12 +594,7 @@ def _first_of_alike(cell: IntArray, move: FloatArray, ratio: FloatArray, far_off
 def hiding_of_table(risk: TableRisk, noise: NoiseGiven = 0.0) -> TableHiding:
     """The table with this noise, kept with the risk: a verdict, its bounds and a chart ask the same."""
     kernels = kernels_of(noise, risk.fit.cells)
-    key = ("hiding", kernels)
-    if key not in risk.workspace:
-        risk.workspace[key] = TableHiding(risk, kernels)
-    made = risk.workspace[key]
-    assert isinstance(made, TableHiding)
-    return made
+    return risk.remembered(("hiding", kernels), lambda: TableHiding(risk, kernels))
 
 
 def table_upper(risk: TableRisk, kernels: Kernels, epsilon: float, delta: float, presence: str) -> float:
@@ -622,8 +609,4 @@ def table_upper(risk: TableRisk, kernels: Kernels, epsilon: float, delta: float,
 
 def days_of(risk: TableRisk) -> PersonDays:
     """What people did in every cell, kept with the risk."""
-    if "days" not in risk.workspace:
-        risk.workspace["days"] = days_with_noise(risk.results)
-    made = risk.workspace["days"]
-    assert isinstance(made, PersonDays)
-    return made
+    return risk.remembered("days", lambda: days_with_noise(risk.results))

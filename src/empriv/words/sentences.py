@@ -110,14 +110,3 @@ def _count(publications: int) -> str:
         return "one publication is"
     more = " or more" if publications >= 1_000_000 else ""
     return f"{publications:,} publications{more} are"
-
-
-def anytime(epsilon: float, level: float, lower: float, upper: float, looked_at: int, next_look: int) -> str:
-    """What holds for a person who looks again and again while databases are added; before the first look, of 0."""
-    if not looked_at:
-        return f"AnytimeBounds you look: no bound yet. The first look is at {next_look:,} databases."
-    return (
-        f"AnytimeBounds you look ({level:.0%} for all looks together): delta at epsilon {epsilon:g} is between "
-        f"{number(lower)} and {number(upper)}, from the first {looked_at:,} databases. The next look is at "
-        f"{next_look:,}. The bounds below are for today's look alone."
-    )

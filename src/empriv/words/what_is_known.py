@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from empriv.words.message import Message
-from empriv.words.sentences import listed, number
+from empriv.words.sentences import listed
 
 _CALENDAR = {name: f"the {name}" for name in ("trend", "weekday", "month", "season", "previous answer")}
 _STEPS = {
@@ -70,36 +70,6 @@ def given(
     return tuple(messages)
 
 
-def in_buckets(parts: int, least: int, most: int) -> Message:
-    """Over what delta is the largest."""
-    size = f"{least:,} databases" if least == most else f"{least:,} to {most:,} databases"
-    which = "one bucket" if parts == 1 else f"{parts:,} buckets, the worst of which counts"
-    said = f"Readers know in which bucket a quantity lies: {which}, of {size}{'' if parts == 1 else ' each'}."
-    return Message("worst-of", said)
-
-
-def of_contributors(parts: int, *, contributions_given: bool) -> tuple[Message, ...]:
-    """Over what delta is the largest, and what each is taken to know."""
-    who = "The largest contributor is" if parts == 1 else f"Each of the {parts:,} largest contributors is"
-    said = Message("worst-of", f"{who} taken to know their own contribution; the worst for anybody else counts.")
-    not_given = Message(
-        "contributions-not-given",
-        "Contributions were not given: each individual is taken to know the change that their rows make to the "
-        "result, which is their contribution if the query adds up over individuals (a sum, a count) but not for "
-        "averages, ratios and quantiles.",
-    )
-    return (said,) if contributions_given else (said, not_given)
-
-
-def left_out(count: int, least: int) -> Message:
-    """Databases in buckets that are too small."""
-    said = (
-        f"{count:,} databases are in buckets with fewer than {least} databases, which were not measured: nothing is "
-        "said of readers who see one of these buckets."
-    )
-    return Message("known", said, "warning", {"what": "left-out", "count": count, "least": least}, TITLE)
-
-
 def nothing_known(why: str, n: int, least: int, p: float) -> Message:
     """Why nothing was counted as known, where nobody said what is; of another ``why``, KeyError."""
     numbers = {"why": why, "n": n, "least": least, "p": p}
@@ -119,12 +89,4 @@ def what_samples_hide() -> str:
         "The only chance is who was sampled. That stays hidden if the answer of one sample is published and nobody "
         "learns who was in it. The answer of the whole table has no chance in it and is not covered; what holds for "
         "the whole table is not hidden; and the answer of another sample is a further publication."
-    )
-
-
-def what_it_changed(ignoring: float, knowing: float, epsilon: float) -> str:
-    """The figure beside the one to a reader who knows nothing, the paper's."""
-    return (
-        f"Ignoring what is known, delta would be {number(ignoring)} at epsilon {epsilon:g}; knowing it, it is "
-        f"{number(knowing)}."
     )

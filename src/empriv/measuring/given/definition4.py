@@ -22,8 +22,8 @@ from empriv.measuring.given.given_risk import measure_given
 from empriv.measuring.given.reader_knowledge import Buckets, Given, OwnContribution
 from empriv.measuring.line.risk import Risk, measure_line
 from empriv.results import FloatArray, IntArray, Results
-from empriv.words import what_is_known
 from empriv.words.message import Message
+from empriv.words.what_is_known import TITLE
 
 LEAST_BUCKET = 20  # databases; a bucket with fewer is not measured, and that is said
 _EACH_BUCKET, _MOST_BUCKETS = 50, 5
@@ -77,11 +77,30 @@ class WorstRisk(AnyRisk):
     @property
     def messages(self) -> tuple[Message, ...]:
         """What was counted as known, in words."""
-        sizes = [part.results.n_databases for part in self.parts]
+        sizes, count = [part.results.n_databases for part in self.parts], len(self.parts)
         if isinstance(self.given, OwnContribution):
-            return what_is_known.of_contributors(len(sizes), contributions_given=bool(self.known))
-        said = what_is_known.in_buckets(len(sizes), min(sizes), max(sizes))
-        return (said, what_is_known.left_out(self.left_out, LEAST_BUCKET)) if self.left_out else (said,)
+            who = "The largest contributor is" if count == 1 else f"Each of the {count:,} largest contributors is"
+            said = f"{who} taken to know their own contribution; the worst for anybody else counts."
+            return (Message("worst-of", said), *([] if self.known else [_NOT_GIVEN]))
+        size = f"{sizes[0]:,} databases" if len(set(sizes)) == 1 else f"{min(sizes):,} to {max(sizes):,} databases"
+        which = "one bucket, of " if count == 1 else f"{count:,} buckets, the worst of which counts, of "
+        said = f"Readers know in which bucket a quantity lies: {which}{size}{'' if count == 1 else ' each'}."
+        if not self.left_out:
+            return (Message("worst-of", said),)
+        small = (
+            f"{self.left_out:,} databases are in buckets with fewer than {LEAST_BUCKET} databases, which were not "
+            "measured: nothing is said of readers who see one of these buckets."
+        )
+        numbers = {"what": "left-out", "count": self.left_out, "least": LEAST_BUCKET}
+        return Message("worst-of", said), Message("known", small, "warning", numbers, TITLE)
+
+
+_NOT_GIVEN = Message(
+    "contributions-not-given",
+    "Contributions were not given: each individual is taken to know the change that their rows make to the result, "
+    "which is their contribution if the query adds up over individuals (a sum, a count) but not for averages, ratios "
+    "and quantiles.",
+)
 
 
 def measure_buckets(results: Results, given: Buckets, known: Any, density: Density) -> WorstRisk:

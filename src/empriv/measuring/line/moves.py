@@ -17,7 +17,7 @@ from empriv.measuring.line.atoms import Pairs, tie_tolerance
 from empriv.results import FloatArray, IntArray, Results
 
 HEAVIEST = 3  # people whose absence changes the results most
-_NARROWER = 0.95  # times the spread: then the results without them are a law of their own
+NARROWER = 0.95  # times the spread: then the results without them are a law of their own
 _DIFFERENT = 200_000  # moves that are told apart when those of many people are added up
 
 
@@ -232,7 +232,7 @@ def others_laws(pairs: Pairs, moves: Moves) -> FloatArray:
         return everyone
     without = pairs.dense(rows)
     usual = spread_of_law(pairs.points)
-    narrow = np.array([0 < spread_of_law(law) < _NARROWER * usual for law in without], bool)
+    narrow = np.array([0 < spread_of_law(law) < NARROWER * usual for law in without], bool)
     return np.concatenate((everyone, without[narrow]))
 
 

@@ -9,11 +9,11 @@ a cell alone. Exact leaks (`leaks`) are found for any number of cells.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,8 @@ from empriv.measuring.tables.influences import Influences, influences_on
 from empriv.measuring.tables.leaks import Leak, alone_in_cells, table_leaks
 from empriv.measuring.tables.multi_cell import MOST_EXPOSED, Directions, MultiCellPeople, hockey_sticks
 from empriv.results import FloatArray, IntArray, Results
+
+Made = TypeVar("Made")
 
 
 def measure_table(results: Results, *, density: Density | None = None, known: Sequence[Term] = ()) -> TableRisk:
@@ -206,9 +208,15 @@ class TableRisk(AnyRisk):
         """(r,) standard deviation of each kept cell."""
         return np.asarray(self.fit.spreads[self.fit.kept])
 
+    def remembered(self, key: Any, make: Callable[[], Made]) -> Made:
+        """What is made once, such as by bounds between two questions."""
+        if key not in self._remembered:
+            self._remembered[key] = make()
+        made: Made = self._remembered[key]
+        return made
+
     @cached_property
-    def workspace(self) -> dict[Any, Any]:
-        """What bounds keep between two questions."""
+    def _remembered(self) -> dict[Any, Any]:
         return {}
 
     @property
@@ -247,17 +255,11 @@ class TableRisk(AnyRisk):
     def along_lines(self) -> Iterator[tuple[Line, Risk]]:
         """Each line with the risk of its people given all that they do not touch."""
         for number, line in enumerate(self.lines):
-            if number not in self._measured:
-                self._measured[number] = self._rest.risk(line)
-            yield line, self._measured[number]
+            yield line, self.remembered(("line", number), partial(self._rest.risk, line))
 
     @cached_property
     def _rest(self) -> GivenRest:
         return GivenRest(self.results, self.influences, self.fit, self.recipe)
-
-    @cached_property
-    def _measured(self) -> dict[int, Risk]:
-        return {}
 
     def _each_cell_of_several(self) -> list[tuple[IntArray, IntArray, Directions]]:
         """Each cell of people who touch several, given the cells that they do not touch: its residuals, at

@@ -108,11 +108,7 @@ class Objections:
 
 def objections_of(risk: TableRisk) -> Objections:
     """Look at the cells that people move; kept with the risk."""
-    if "objections" not in risk.workspace:
-        risk.workspace["objections"] = _objections(risk)
-    made = risk.workspace["objections"]
-    assert isinstance(made, Objections)
-    return made
+    return risk.remembered("objections", lambda: _objections(risk))
 
 
 def _objections(risk: TableRisk) -> Objections:
