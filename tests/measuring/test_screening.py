@@ -15,7 +15,7 @@ def risk_of(seed: int, kernel: str, draws: int) -> Risk:
     q = rng.normal(size=(30, draws))
     moved = np.repeat(rng.random((40, 30, 1)) < 0.2, draws, axis=2)
     shifts = rng.exponential(size=(40, 30, draws)) * rng.choice([-1.0, 1.0], (40, 30, draws))
-    sizes = np.geomspace(0.002, 0.5, 40)[:, None, None]
+    sizes = np.geomspace(0.0003, 0.5, 40)[:, None, None]
     return empriv.measure(q, np.where(moved, q + sizes * shifts, q), density=empriv.Kde(kernel, 0.4))
 
 
@@ -24,7 +24,7 @@ def risk_of(seed: int, kernel: str, draws: int) -> Risk:
 def test_nobody_is_cleared_wrongly(kernel: str, draws: int, monkeypatch: pytest.MonkeyPatch) -> None:
     quick, slow = risk_of(1, kernel, draws), risk_of(1, kernel, draws)
     cleared = ~np.isin(np.arange(40), quick._subject_rows(0.1))
-    assert 5 < cleared.sum() < 35
+    assert 3 < cleared.sum() < 37
     monkeypatch.setattr(Risk, "_beyond", lambda self, shifts, epsilon: np.ones(len(shifts), bool))  # noqa: ARG005
     np.testing.assert_allclose(quick.delta_i(0.1), slow.delta_i(0.1), atol=1e-10)
     if kernel != "gaussian":  # whose ratio grows without bound far out, where next to nothing is
