@@ -340,6 +340,41 @@ if RSCRIPT and subprocess.run([RSCRIPT, "-e", _RETICULATE], check=False, capture
         assert Path("audit.html").is_file()
 
 
+# Tables of studies: what a page shows stands in the file that holds what the command printed.
+STUDIES = ROOT / "benchmarks" / "results"
+
+
+def test_what_a_cap_saves_is_what_was_printed() -> None:
+    printed = (STUDIES / "saves.txt").read_text()
+    shown = (DOCS / "noise.md").read_text().partition("<!-- printed by: python benchmarks/saves.py -->\n")[2]
+    rows = shown.partition("\n\n")[0].splitlines()
+    assert len(rows) > 5
+    assert [row for row in rows if row not in printed] == []
+    in_readme = re.search(r"\*\*saves\*\* \| ([^|]+)", (ROOT / "README.md").read_text())
+    assert in_readme is not None
+    (row,) = (row for row in rows if row.startswith("| its purchases a day | 83 | 1, 0.05 |"))
+    for error in re.findall(r"±([\d.]+)", in_readme[1]):
+        assert f" {error} " in row
+
+
+def test_how_often_the_judge_covers_is_what_was_printed() -> None:
+    printed = (STUDIES / "judge.txt").read_text()
+    table = re.findall(
+        r"^\| (as it is|[.\d]+ \w+[ (dither)]*) \| (.*) \|$", (DOCS / "judge.md").read_text(), re.MULTILINE
+    )
+    assert len(table) == 4
+    for label, cells in table:
+        noise = {"as it is": "0"}.get(label, label.partition(" (")[0].replace(" ", ""))
+        by_kind = zip(
+            cells.split(" | "), [(kind, n) for n in ("", "365 100") for kind in ("plain", "structured")], strict=True
+        )
+        for cell, (kind, sizes) in by_kind:
+            for shown, n in zip(cell.split(" / "), sizes.split() or [""], strict=True):
+                mean, least = re.fullmatch(r"([\d.]+) \((\d+)\)", shown).groups()  # type: ignore[union-attr]
+                row = rf"^ +fresh {kind} {re.escape(noise)} +{n} *{least} +{re.escape(mean)}\b"
+                assert re.search(row, printed, re.MULTILINE), (label, kind, n, shown)
+
+
 def _of_the_site(name: str) -> ModuleType:
     """A module beside docs/conf.py."""
     return module_at(DOCS / f"{name}.py")
