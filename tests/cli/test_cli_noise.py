@@ -57,8 +57,8 @@ def test_noise_is_shown_beside_classical_noise_and_saved(saved: str, tmp_path: P
     assert read["against"] == []
 
     released = _run("release", target, "--value", "-", text="50\n")
-    assert "Nobody's rows of this answer were looked at" in released.stderr
-    assert "Nobody's rows" not in _run("release", target, "--database", "d3").stderr
+    assert "No rows were given with this answer" in released.stderr
+    assert "No rows were given" not in _run("release", target, "--database", "d3").stderr
     assert released.exit_code == 0
     assert float(released.stdout) % 0.25 == 0
     assert len(released.stdout.split()) == 1

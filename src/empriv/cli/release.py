@@ -107,8 +107,8 @@ def release(
         click.echo("Released before: this is the answer that was given then.", err=True)
     elif values and saved.presence == "both" and not _is_audited(saved, loaded, database):
         click.echo(
-            "Nobody's rows of this answer were looked at: that nobody moves it by more than the noise hides is for you "
-            "to know. --rows looks, and --database alone takes an audited answer.",
+            "No rows were given with this answer, so nobody checked whether somebody moves it by more than the noise "
+            "hides. --rows checks, and --database alone takes an audited answer.",
             err=True,
         )
     words = "; ".join(f"{law.words[0].lower()}{law.words[1:].rstrip('.')}" for law in laws.values())
