@@ -30,6 +30,7 @@ from sqlglot import exp
 
 from empriv.collecting.assemble import NO_GROUP, Group, group_value
 from empriv.collecting.engines.engine import Apart, Engine, Gone, Rows, Session
+from empriv.collecting.functions.verify_calls import ALONE, HALVES, MOST_DATABASES
 from empriv.collecting.queries import Query
 from empriv.collecting.sources import Databases
 from empriv.collecting.sql.aggregates import NotDecomposable
@@ -39,8 +40,6 @@ from empriv.collecting.sql.reruns import label
 from empriv.errors import QueryError
 from empriv.results import IntArray, Outcome, Results, Verified, outcomes_of
 
-MOST_DATABASES, HALVES, ALONE = 3, 10, 3
-"""Databases that are looked at, halves that are drawn in each, and individuals who are deleted one at a time."""
 SHARE = 0.01
 """Of all pairs of database and individual, so many may be looked at, beyond those of the first database."""
 SHUFFLES = 8

@@ -197,7 +197,6 @@ def text_or_none(value: Any) -> str | None:
 
 _NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
             "UHUGEINT", "FLOAT", "DOUBLE", "BOOLEAN", "DECIMAL")  # fmt: skip
-_MARGIN = 4  # digests that are looked at for each that is kept
 _KNOWN = "HASH(1.5::DOUBLE, 'a', 'a text of more than twelve letters', 7::BIGINT, NULL)"
 
 
@@ -209,24 +208,15 @@ def sketch_rows(session: Session, data: Databases) -> RowSketches | None:
     types = session.fetch(_parsed(f"SELECT {', '.join(f'TYPEOF({quoted(c)}) AS c{k}' for k, c in enumerate(own))} "
                                   f"FROM {DATA} LIMIT 1"))  # fmt: skip
     row = ", ".join(_value(name, str(types[f"c{k}"].values[0])) for k, name in enumerate(own))
-    count = int(session.fetch(_parsed(f"SELECT COUNT(*) AS n FROM {DATA}"))["n"].values[0])
-    # A first look at the smallest digests spares sorting all of them, unless some database is much smaller than most.
-    few = _MARGIN * MOST * len(session.databases) / max(1, count)
-    for share in (few, 1.0) if few < 0.5 else (1.0,):
-        found = session.fetch(_parsed(_statement(row, share)))
-        databases, digests = found["d"].values.astype(np.int64), found["h"].values.astype(np.uint64)
-        if share == 1.0 or np.all(np.bincount(databases, minlength=len(session.databases)) == MOST):
-            break
-    return sketches_of(_kind(session, data), databases, digests, len(session.databases))
-
-
-def _statement(row: str, share: float) -> str:
-    below = "" if share == 1.0 else f"WHERE h < {int(share * 2.0**64)}"
-    return (
-        f"SELECT d.code AS d, UNNEST(s.least) AS h FROM (SELECT {DATABASE}, MIN(h, {MOST}) AS least FROM "
-        f"(SELECT {DATABASE}, HASH({row}) AS h FROM {DATA}) AS r {below} GROUP BY {DATABASE}) AS s "
-        f"JOIN empriv_databases AS d ON d.label = s.{DATABASE}"
+    found = session.fetch(
+        _parsed(
+            f"SELECT d.code AS d, UNNEST(s.least) AS h FROM (SELECT {DATABASE}, MIN(h, {MOST}) AS least FROM "
+            f"(SELECT {DATABASE}, HASH({row}) AS h FROM {DATA}) AS r GROUP BY {DATABASE}) AS s "
+            f"JOIN empriv_databases AS d ON d.label = s.{DATABASE}"
+        )
     )
+    databases, digests = found["d"].values.astype(np.int64), found["h"].values.astype(np.uint64)
+    return sketches_of(_kind(session, data), databases, digests, len(session.databases))
 
 
 def _value(name: str, type_: str) -> str:

@@ -22,7 +22,7 @@ from empriv.errors import QueryError
 from empriv.results import Results, Verified
 
 MOST_DATABASES, HALVES, ALONE = 3, 10, 3
-"""Databases that are looked at, halves that are drawn in each, and people who are taken out one at a time."""
+"""Databases that are looked at, halves that are drawn in each, and people who are deleted one at a time."""
 _ROUNDED = 1e-9
 CALLS = 100
 """Of a randomised function whose answers differ, to see whether its chance is its own."""

@@ -344,11 +344,11 @@ def _failure(error: Any, connecting: bool) -> EmprivError:
         return BeyondLimits(f"The PostgreSQL server lacks memory, disk or connections (SQLSTATE {state}).")
     if state == "25006":
         return SourceError("`sql` must only read: the transaction on the PostgreSQL server is read-only.")
-    names = {"42P01": "a table", "42703": "a column", "42883": "a function", "42601": "a word"}
-    what = names.get(state)
-    if what is not None:
-        hint = " Hint: functions of your own are called with their schema." if state == "42883" else ""
-        return QueryError(f"The SELECT uses {what} that the PostgreSQL server does not know.{hint}")
+    if state.startswith("42"):
+        return QueryError(
+            f"The SELECT uses a name or a word that the PostgreSQL server does not know (SQLSTATE {state}). "
+            "Hint: functions of your own are called with their schema."
+        )
     return QueryError(f"The rows cannot be read: PostgreSQL reports SQLSTATE {state}.")
 
 

@@ -157,8 +157,6 @@ def _read(ask: Callable[[], T]) -> T:
             failure = BeyondLimits("Reading the SQLite file was stopped.")
         elif code == "SQLITE_NOTADB":
             failure = SourceError("The file must be an SQLite file, and is not.")
-        elif code == "SQLITE_BUSY":
-            failure = SourceError("The SQLite file must not be locked by another program, and is.")
         elif code == "SQLITE_ERROR":
             failure = SourceError("The SELECT uses a table, column or function that the SQLite file does not have.")
         else:

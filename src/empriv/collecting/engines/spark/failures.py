@@ -6,12 +6,12 @@ around all that is asked of a Spark session.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
 from empriv.collecting.engines.engine import FailedOnRows
-from empriv.errors import QueryError, SourceError
+from empriv.errors import EmprivError, QueryError, SourceError
 
 # Parts of the names of Spark's errors that a value in the rows can cause.
 _ABOUT_VALUES = (
@@ -32,23 +32,19 @@ NO_MEMORY = (
 @contextmanager
 def reading() -> Iterator[None]:
     """Say what is wrong with a source without quoting it."""
-    try:
+    with _said("The rows cannot be read", lambda _: SourceError):
         yield
-    except Exception as error:
-        if _interrupted(error):
-            raise KeyboardInterrupt from None
-        if not _of_spark(error):
-            raise
-        said = NO_MEMORY if _about(error, _ABOUT_MEMORY) else f"The rows cannot be read: {_condition(error)}."
-    else:
-        return
-    raise SourceError(said)
 
 
 @contextmanager
 def querying() -> Iterator[None]:
     """Say what is wrong with a query without quoting rows."""
-    kind: type[QueryError] = QueryError
+    with _said("The query cannot be run", lambda error: FailedOnRows if _about(error, _ABOUT_VALUES) else QueryError):
+        yield
+
+
+@contextmanager
+def _said(what: str, kind_of: Callable[[Exception], type[EmprivError]]) -> Iterator[None]:
     try:
         yield
     except Exception as error:
@@ -56,11 +52,11 @@ def querying() -> Iterator[None]:
             raise KeyboardInterrupt from None
         if not _of_spark(error):
             raise
-        said = f"The query cannot be run: {_condition(error)}."
-        if _about(error, _ABOUT_MEMORY):
-            said = NO_MEMORY
-        elif _about(error, _ABOUT_VALUES):
-            kind = FailedOnRows
+        without_memory = _about(error, _ABOUT_MEMORY)
+        kind = kind_of(error)
+        said = NO_MEMORY if without_memory else f"{what}: {_condition(error)}."
+        if without_memory and kind is FailedOnRows:
+            kind = QueryError
     else:
         return
     raise kind(said)
