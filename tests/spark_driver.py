@@ -13,7 +13,6 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,29 +49,21 @@ def slow(directory: Path) -> dict[str, Any]:
     return said
 
 
-def _lasting(batches: Iterator[Any]) -> Iterator[Any]:
-    time.sleep(0.1)
-    yield from batches
-
-
 def connect(directory: Path) -> dict[str, Any]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_DIRS"] = str(directory / "local")
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.remote("local[2]")
-    own = {"spark.sql.warehouse.dir": str(directory / "warehouse"), "spark.connect.progress.reportInterval": "50ms"}
+    own = {"spark.sql.warehouse.dir": str(directory / "warehouse")}
     for name, value in {**SETTINGS, **own}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
-    told: list[int] = []
     frame = spark.read.parquet(str(directory / "rows.parquet"))
     data = empriv.databases(frame, database="day", individual="who")
     engine = empriv.SparkEngine(spark)
     found = in_chunks(data, "sum(x)", epsilon=EPSILONS, engine=engine, progress=False)
     few = empriv.collect(data, "sum(x)")  # so few rows are read here
-    with watched(spark, lambda _, known: told.append(known)):
-        spark.range(0, 40, 1, 40).mapInArrow(_lasting, "id bigint").count()
     called = empriv.collect(data, lambda table: float(np.sum(np.sort(table["x"]))), engine=engine)
     views = [table.name for table in spark.catalog.listTables() if table.name.startswith("empriv")]
     answer = {
@@ -81,7 +72,6 @@ def connect(directory: Path) -> dict[str, Any]:
         "upper": found.bounds(np.array(EPSILONS)).upper.tolist(),
         "called": called.entry_q.tolist(),
         "few": few.entry_q.tolist(),
-        "told": max(told, default=0),
         "left": views,
     }
     spark.stop()
