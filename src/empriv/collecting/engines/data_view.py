@@ -126,6 +126,19 @@ class DataView:
             self.make_labels("empriv_individuals", INDIVIDUAL)
             self.labelled = True
 
+    def own_columns(self, table: str = "") -> str:
+        """The columns of ``data``, of this table."""
+        return ", ".join(f"{table}." * bool(table) + quoted(column) for column in self.columns[DATA])
+
+    def coded(self, rows: str, code: str, condition: str) -> str:
+        """The statement of all columns with positions of database and, under the name ``code``, of the individual."""
+        self.label_individuals()
+        return (
+            f"SELECT {self.own_columns('p')}, d.code AS {DATABASE}, COALESCE(i.code, -1) AS {code} FROM {rows} AS p "
+            f"JOIN empriv_databases AS d ON d.label = p.{DATABASE} "
+            f"LEFT JOIN empriv_individuals AS i ON i.label = p.{INDIVIDUAL} WHERE {condition}"
+        )
+
     def presence(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         self.label_individuals()
         found = self.about_rows(PRESENCE)

@@ -158,9 +158,9 @@ def meant_instead(name: str) -> str:
 
 
 _ROWS = "data"
-_ONLY = "The query must read nothing but `data`, the tables handed over, and what it names itself by WITH"
-_ALIKE = "The query must give the same result each time"
-_RANDOMISED = "Hint: write a randomised query as a Python function of the rows, with `draws`."
+ONLY = "The query must read nothing but `data`, the tables handed over, and what it names itself by WITH"
+ALIKE = "The query must give the same result each time"
+RANDOMISED = "Hint: write a randomised query as a Python function of the rows, with `draws`."
 _CLOCK = "Hint: write the time that is meant, such as DATE '2020-12-31'."
 
 # Kinds of nodes that a SELECT is made of. Not among them: samples, INTO, locks, parameters, DESCRIBE, SUMMARIZE,
@@ -222,7 +222,7 @@ def check(tree: exp.Expr, text: str = "") -> None:
         if isinstance(node, exp.PositionalColumn):
             raise QueryError("The query must name its columns, got a position (#1). Hint: write the column's name.")
         if isinstance(node, exp.TableSample):
-            raise QueryError(f"{_ALIKE}, but takes a sample of the rows. {_RANDOMISED}")
+            raise QueryError(f"{ALIKE}, but takes a sample of the rows. {RANDOMISED}")
         if isinstance(node, exp.CTE) and node.alias.lower() == _ROWS:
             raise QueryError("The query must not name a part of its own `data` (by WITH): the rows are called so.")
         if isinstance(node, exp.Table):
@@ -361,10 +361,10 @@ def _check_table(table: exp.Table, text: str) -> None:
     if isinstance(table.this, exp.Func):
         name = called(table.this)
         if name not in TABLES:
-            raise QueryError(f"{_ONLY}, but calls {name}() for a table.{_caret_at_call(name, text)}")
+            raise QueryError(f"{ONLY}, but calls {name}() for a table.{_caret_at_call(name, text)}")
     elif not isinstance(table.this, exp.Identifier) or table.db or table.catalog:
         parts = ".".join(part.name for part in table.parts)
-        raise QueryError(f"{_ONLY}, but reads {parts}. Hint: write {table.name} alone.")
+        raise QueryError(f"{ONLY}, but reads {parts}. Hint: write {table.name} alone.")
 
 
 def _check_call(node: exp.Func, text: str) -> None:
@@ -385,9 +385,9 @@ def _check_call(node: exp.Func, text: str) -> None:
 def _refused(name: str, text: str, written: str, *, known: Collection[str] = CHANGING) -> QueryError:
     """Why a function must not be called."""
     if name in known:
-        return QueryError(f"{_ALIKE}, but calls {name}(). {_RANDOMISED if name in DRAWING else _CLOCK}")
+        return QueryError(f"{ALIKE}, but calls {name}(). {RANDOMISED if name in DRAWING else _CLOCK}")
     if name in OUTSIDE:
-        return QueryError(f"{_ONLY}, but calls {name}().{_caret_at_call(name, text)}")
+        return QueryError(f"{ONLY}, but calls {name}().{_caret_at_call(name, text)}")
     place = re.search(rf"\b{re.escape(written)}\s*\(", text, re.IGNORECASE)
     where, caret = placed(text, place.start() if place else None)
     written = place.group().rstrip(" (\n\t") if place else written

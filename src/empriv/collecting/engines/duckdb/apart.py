@@ -165,10 +165,6 @@ class ApartRows(DuckDBSession):
             self.run(f"DROP VIEW {EVERYONE}")
             self.run(f"DROP VIEW {ROWS}_repeated")
 
-    def own_columns(self, table: str = "") -> str:
-        prefix = f"{table}." if table else ""
-        return ", ".join(prefix + quoted(column) for column in self.columns[DATA])
-
     def _take(self, stream: SentRows, name: str) -> None:
         """Have the rows of a stream in a table, each column of the type that it has at home."""
         self.register("empriv_incoming", stream.rows)

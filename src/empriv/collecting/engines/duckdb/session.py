@@ -33,7 +33,6 @@ from empriv.collecting.engines.engine import (
     DATA,
     DATABASE,
     EVERYONE,
-    INDIVIDUAL,
     Apart,
     Column,
     Rows,
@@ -42,6 +41,7 @@ from empriv.collecting.engines.engine import (
     quoted,
     text_literal,
 )
+from empriv.collecting.functions.verify_calls import GivenRows
 from empriv.collecting.sources import Connected, Databases, Stored
 from empriv.collecting.sql.aggregates import Type
 from empriv.collecting.sql.allowlist import row_expression
@@ -195,17 +195,6 @@ class Extract:
         return {name: _plain(found[name]) for name in self.columns}, codes
 
 
-@dataclass(frozen=True, eq=False)
-class SameRows:
-    """The rows of one database, which are those of every other too: nothing is read again."""
-
-    columns: dict[str, npt.NDArray[Any]]
-    codes: npt.NDArray[np.int64]
-
-    def __call__(self, _database: int) -> tuple[dict[str, npt.NDArray[Any]], npt.NDArray[np.int64]]:
-        return self.columns, self.codes
-
-
 @dataclass(eq=False)
 class DuckDBSession(Statements, DataView):
     """One connection in which ``data`` and the other tables are views."""
@@ -332,7 +321,7 @@ class DuckDBSession(Statements, DataView):
 
     @contextmanager
     def rerun(self, statement: exp.Expr, database: int) -> Iterator[Callable[[int], Rows | None]]:
-        own = ", ".join(map(quoted, self.columns[DATA]))
+        own = self.own_columns()
         self._close_door()
         with reading():
             if not self._sorted:
@@ -370,33 +359,26 @@ class DuckDBSession(Statements, DataView):
             with suppress(duckdb.Error):  # DuckDB may be gone by now
                 self.run("RESET threads" if self.threads is None else f"SET threads = {self.threads}")
 
-    def extract(self, directory: str) -> Extract | SameRows:
+    def extract(self, directory: str) -> Extract | GivenRows:
         path = str(Path(directory) / "rows.parquet")
         same = self.data.draws is not None and self.data.draws.repeats
         wanted = self._coded("d.code = 0" if same else "TRUE")
         with reading():
             self.run(f"COPY ({wanted}) TO {text_literal(path)} (FORMAT PARQUET)")
         found = Extract(path, tuple(self.columns[DATA]), self.nonce)
-        return SameRows(*found(0)) if same else found
+        return GivenRows(*found(0)) if same else found
 
     def copy_rows(self, path: str) -> None:
         """Write the rows as a Parquet file, which is read again far more quickly than text."""
-        own = ", ".join(map(quoted, self.columns[DATA]))
         with reading():
-            self.run(f"COPY (SELECT {own} FROM {EVERYONE}) TO {text_literal(path)} (FORMAT PARQUET)")
+            self.run(f"COPY (SELECT {self.own_columns()} FROM {EVERYONE}) TO {text_literal(path)} (FORMAT PARQUET)")
 
     def _coded(self, condition: str) -> str:
         """All columns with positions of database and individual, in the order of the source where it has one."""
-        self.label_individuals()
-        own = ", ".join(f"p.{quoted(column)}" for column in self.columns[DATA])
-        ordered = self._ordered
-        number = ", ROW_NUMBER() OVER () AS empriv_order" if ordered else ""
-        order = "d.code, p.empriv_order" if ordered else f"d.code, {own}"
-        return (
-            f"SELECT {own}, d.code AS {DATABASE}, COALESCE(i.code, -1) AS empriv_code "
-            f"FROM (SELECT *{number} FROM {EVERYONE}) AS p JOIN empriv_databases AS d ON d.label = p.{DATABASE} "
-            f"LEFT JOIN empriv_individuals AS i ON i.label = p.{INDIVIDUAL} WHERE {condition} ORDER BY {order}"
-        )
+        if self._ordered:
+            rows = f"(SELECT *, ROW_NUMBER() OVER () AS empriv_order FROM {EVERYONE})"
+            return f"{self.coded(rows, _CODE, condition)} ORDER BY d.code, p.empriv_order"
+        return f"{self.coded(EVERYONE, _CODE, condition)} ORDER BY d.code, {self.own_columns('p')}"
 
     def _printed(self, statement: exp.Expr) -> str:
         """A statement as it is sent, in which DuckDB finds the names that we know to be there."""

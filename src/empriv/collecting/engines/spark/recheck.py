@@ -14,11 +14,9 @@ from itertools import pairwise
 from sqlglot import Token, TokenType, exp, tokenize
 
 from empriv.collecting.engines.engine import Refused
+from empriv.collecting.sql.allowlist import ALIKE, ONLY, RANDOMISED
 from empriv.collecting.sql.printing import Node
 
-_ONLY = "The query must read nothing but `data`, the tables handed over, and what it names itself by WITH"
-_ALIKE = "The query must give the same result each time"
-_RANDOMISED = "Hint: write a randomised query as a Python function of the rows, with `draws`."
 # Answers that differ each time, or with where a row happens to lie.
 _CHANGING = frozenset({
     "aes_encrypt", "curdate", "current_date", "current_time", "current_timestamp", "current_timezone", "localtime",
@@ -46,13 +44,13 @@ _OWN = "org.apache.spark.sql.catalyst."
 def check_tables(tree: Node, views: Collection[str]) -> None:
     """Refuse a statement, put in Spark's words, that reads anything but these views and its own recursive WITH."""
     if tree.find(exp.TableSample) is not None:
-        raise Refused(f"{_ALIKE}, but takes a sample of the rows. {_RANDOMISED}")
+        raise Refused(f"{ALIKE}, but takes a sample of the rows. {RANDOMISED}")
     for table in tree.find_all(exp.Table):
         if isinstance(table.this, exp.Func):
             continue  # looked at as a call
         plain = isinstance(table.this, exp.Identifier) and not table.db and not table.catalog
         if not plain or (table.name not in views and not _within_its_with(table)):
-            raise Refused(f"{_ONLY}, but reads {'.'.join(part.name for part in table.parts)}.")
+            raise Refused(f"{ONLY}, but reads {'.'.join(part.name for part in table.parts)}.")
 
 
 def check_calls(text: str, columns: Collection[str], class_of: Callable[[str], str | None]) -> None:
@@ -100,8 +98,8 @@ def check_calls(text: str, columns: Collection[str], class_of: Callable[[str], s
 def refused(name: str) -> Refused:
     """Why a function of Spark's must not be called."""
     if name in _OUTSIDE:
-        return Refused(f"{_ONLY}, but calls {name}().")
-    return Refused(f"{_ALIKE}, but calls {name}(). {_RANDOMISED}")
+        return Refused(f"{ONLY}, but calls {name}().")
+    return Refused(f"{ALIKE}, but calls {name}(). {RANDOMISED}")
 
 
 def _is(token: Token, word: str) -> bool:

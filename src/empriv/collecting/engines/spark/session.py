@@ -25,7 +25,6 @@ from empriv.collecting.engines.engine import (
     DATA,
     DATABASE,
     EVERYONE,
-    INDIVIDUAL,
     WHERE,
     WHO,
     Apart,
@@ -36,7 +35,6 @@ from empriv.collecting.engines.engine import (
     Session,
     columns_of,
     labels_of,
-    quoted,
 )
 from empriv.collecting.engines.spark.calls import CODE, called_batches
 from empriv.collecting.engines.spark.dialect import in_spark, kept_parts, plain_ranges, to_spark, written
@@ -304,7 +302,9 @@ class SparkFrames(DataView):
         from empriv.collecting.engines.duckdb import DuckDBEngine
 
         with reading():
-            rows = self._shown(parse_one(self._coded(f"d.code = {database}"), dialect="duckdb")).toArrow()
+            rows = self._shown(
+                parse_one(self.coded(EVERYONE, CODE, f"d.code = {database}"), dialect="duckdb")
+            ).toArrow()
             rows = rows.drop([DATABASE]).sort_by([(name, "ascending") for name in rows.drop([DATABASE]).column_names])
             codes = rows[CODE].to_numpy()
             tables = {name: self._shown(exp.select("*").from_(name)).toArrow() for name in self.data.tables}
@@ -324,7 +324,7 @@ class SparkFrames(DataView):
 
     def run_calls(self, query: FunctionQuery, *, show: bool | None = None) -> list[Chunk]:
         """A function called on every database with everyone, and without each individual, in the executors."""
-        coded = self._shown(parse_one(self._coded("TRUE"), dialect="duckdb"))
+        coded = self._shown(parse_one(self.coded(EVERYONE, CODE, "TRUE"), dialect="duckdb"))
         own = tuple(self.columns[DATA])
 
         def call(batches: Iterator[Any]) -> Iterator[Any]:
@@ -386,16 +386,6 @@ class SparkFrames(DataView):
                 rows = self.spark.sql(f"SELECT COUNT(*), {total} FROM {view}").collect()
             said.append(f"{name} {self.columns_of(name)} {tuple(rows[0])}")
         return "; ".join(said)
-
-    def _coded(self, condition: str) -> str:
-        """All columns with positions of database and individual."""
-        self.label_individuals()
-        own = ", ".join(f"p.{quoted(column)}" for column in self.columns[DATA])
-        return (
-            f"SELECT {own}, d.code AS {DATABASE}, COALESCE(i.code, -1) AS {CODE} FROM {EVERYONE} AS p "
-            f"JOIN empriv_databases AS d ON d.label = p.{DATABASE} "
-            f"LEFT JOIN empriv_individuals AS i ON i.label = p.{INDIVIDUAL} WHERE {condition}"
-        )
 
     def _view(self, name: str, frame: Any) -> None:
         own = f"{self.token}_{name.lower()}"
