@@ -195,12 +195,16 @@ def test_a_slow_query_ends_with_a_sentence(server: Server) -> None:
 
 def test_a_server_that_goes_away_is_one_sentence(server: Server, many: str, tmp_path: Path) -> None:
     def end_others() -> None:
+        reads = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%lazy%AS empriv_source%'"
+        until = time.monotonic() + 60
+        while server.ask(f"{reads} AND pid <> pg_backend_pid()") == [(0,)] and time.monotonic() < until:
+            time.sleep(0.05)
         server.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() "
                    "AND backend_type = 'client backend'")  # fmt: skip
 
     server.run("CREATE VIEW lazy AS SELECT i % 9 AS day, i AS who, 1.0 AS x, pg_sleep(0.001)::text AS t "
                "FROM generate_series(1, 60000) AS g(i)")  # fmt: skip
-    ending = threading.Timer(1.0, end_others)
+    ending = threading.Thread(target=end_others)
     ending.start()
     command = ["audit", many, "--table", "lazy", "--database", "day", "--individual", "who", "--query", "avg(x)"]
     ran = CliRunner().invoke(main, [*command, "--save", str(tmp_path / "a.empriv")])
