@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from empriv.collecting.engines.spark.jobs import watched
 
 import empriv
 from spark_sessions import EPSILONS, SETTINGS, in_chunks, leftovers, rows, start
