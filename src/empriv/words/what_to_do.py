@@ -17,7 +17,7 @@ def error_said(value: float, unit: str = "") -> str:
 
 
 LITTLE = "little"
-MARKS = {"pass": "● pass", "fail": "▲ fail", "unresolved": "◆ cannot tell", LITTLE: "○ too much noise"}
+MARKS = {"pass": "● pass", "fail": "▲ fail", "unresolved": "◆ cannot tell", LITTLE: "○ pass, but tells little"}
 """How a verdict is shown, beside its colour."""
 
 
