@@ -228,10 +228,11 @@ def sketches_beyond(connection: sqlite3.Connection, rows: KeptRows, least: float
     ``least`` is the reach within which ``sample`` digests of these rows lie.
     """
     asked = (
-        "SELECT name FROM sketches WHERE kind <> ?1 OR "
-        "(NOT (reach = 1 AND ?2 = 1) AND (reach < ?3 OR count * min(1, ?2 / reach) < ?4))"
+        "SELECT name FROM sketches WHERE kind <> :kind OR "
+        "(NOT (reach = 1 AND :reach = 1) AND (reach < :least OR count * min(1, :reach / reach) < :sample))"
     )
-    return {str(row[0]) for row in connection.execute(asked, (rows.kind, rows.reach, least, sample))}
+    bound = {"kind": rows.kind, "reach": rows.reach, "least": least, "sample": sample}
+    return {str(row[0]) for row in connection.execute(asked, bound)}
 
 
 def releases_of_rows(connection: sqlite3.Connection, name: str) -> list[Indexed]:
@@ -369,15 +370,15 @@ def questions_from(connection: sqlite3.Connection, fingerprints: Iterable[str]) 
     """Different questions for these sets of audited databases, and how many releases count beside their own."""
     # Steps from one question to the next in the index: the work is that of the questions, not that of the releases.
     steps = (
-        "WITH RECURSIVE step (question) AS (SELECT min(question) FROM releases WHERE fingerprint = ?1 UNION ALL "
-        "SELECT (SELECT min(question) FROM releases WHERE fingerprint = ?1 AND question > step.question) FROM step "
+        "WITH RECURSIVE step (question) AS (SELECT min(question) FROM releases WHERE fingerprint = :name UNION ALL "
+        "SELECT (SELECT min(question) FROM releases WHERE fingerprint = :name AND question > step.question) FROM step "
         "WHERE step.question IS NOT NULL) SELECT question FROM step WHERE question IS NOT NULL"
     )
     beside = "SELECT count(*) FROM releases WHERE further AND fingerprint = ?"
     questions: set[str] = set()
     further = 0
     for name in fingerprints:
-        questions.update(str(row[0]) for row in connection.execute(steps, (name,)))
+        questions.update(str(row[0]) for row in connection.execute(steps, {"name": name}))
         further += connection.execute(beside, (name,)).fetchone()[0]
     return questions, further
 
