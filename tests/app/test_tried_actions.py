@@ -85,8 +85,7 @@ def test_rows_of_advice_can_be_taken(folder: Folder, visitor: Visitor, started: 
     capped = folder.settings("sales-capped")
     assert "> 30 THEN 30" in capped.query[0]
     assert capped.target == (TARGET,)
-    path.write_text(json.dumps(advice(code="noise", parameters={"granularity": 0.25})))
-    visitor.post("/audits/sales/actions", {"way": "take", "row": "0"})
+    visitor.post("/audits/sales/actions", {"way": "noise", "granularity": "0.25"})
     aim = ("--epsilon", "0.1", "--delta", "0.2", "--dither", "--presence", "both", "--granularity", "0.25")
     assert started[-1][:11] == ("noise", "sales.empriv", *aim)
     path.write_text(json.dumps(advice(code="coarser", parameters={"by": "week"})))
@@ -94,7 +93,7 @@ def test_rows_of_advice_can_be_taken(folder: Folder, visitor: Visitor, started: 
     assert folder.settings("sales-coarser").database == "date_trunc('week', CAST((day) AS TIMESTAMP))"
     for wrong in (
         advice(parameters={"at": "1); DROP"}), advice(parameters={"at": -1}), advice(code="minimum"),
-        advice(code="coarser", parameters={"by": "x')) --"}),
+        advice(code="noise"), advice(code="coarser", parameters={"by": "x')) --"}),
     ):  # fmt: skip
         path.write_text(json.dumps(wrong))
         before = len(started)

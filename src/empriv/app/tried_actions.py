@@ -33,7 +33,7 @@ DESIGN, ADVICE = "Noise", "Advice"
 NOISE, COARSER, CAP = "noise", "coarser", "cap"
 _DERIVED = {COARSER: "coarser", CAP: "capped"}
 _NOISE_FILES = {"--save": ".noise.empriv", "--report": ".noise.html", "--json": ".noise.json"}
-_TAKEN = {NOISE: "Design it", COARSER: "Audit it", CAP: "Audit it capped, then dither"}
+_TAKEN = {COARSER: "Audit it", CAP: "Audit it capped, then dither"}
 _SHOWN = 200
 _LARGEST = 1e300
 Aim = Mapping[str, Any]
@@ -57,7 +57,7 @@ async def act(request: Request, form: Mapping[str, Any]) -> Response | None:
         _design(folder, name, settings, aim, positive("granularity", str(form.get("granularity", ""))))
         return None
     if way == "take":
-        return await _take(request, settings, aim, str(form.get("row", "")))
+        return await _take(request, settings, str(form.get("row", "")))
     raise InputError("`way` must be everything, noise or take.")
 
 
@@ -150,18 +150,15 @@ async def _advice_command(request: Request, settings: Settings, aim: Aim) -> tup
     return ("advise", f"{name}.empriv", *_targets(aim), "--presence", settings.presence, *written)
 
 
-async def _take(request: Request, settings: Settings, aim: Aim, row: str) -> Response | None:
+async def _take(request: Request, settings: Settings, row: str) -> Response:
     """Do what a row of the advice says."""
     folder, name = folder_of(request), request.path_params["name"]
     rows = advice_of(folder, name)
     chosen = next((each for each in rows if str(each["row"]) == row and each["takes"]), None)
     if chosen is None:
         raise InputError("`row` must be one that can be taken.")
-    given, way = chosen["parameters"], chosen["code"]
-    if way == NOISE:
-        _design(folder, name, settings, aim, _positive(given.get("granularity"), "granularity"))
-        return None
-    if way == COARSER:
+    given = chosen["parameters"]
+    if chosen["code"] == COARSER:
         return await _derive(request, settings, COARSER, given.get("by"))
     return await _derive(request, settings, CAP, _positive(given.get("at"), "at"))
 
