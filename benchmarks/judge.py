@@ -1,6 +1,7 @@
 """How often the judge's bounds hold, how large they are, and what its noise costs, on laws whose truth is known.
 
     python benchmarks/judge.py [--quick] [--only coverage|cover|noise|lower|speed] [--runs 100] [--law NAME] [--n 100]
+        [--as-it-is]
 
 `judge_families.py` holds the laws. The truth is a sum over their masses. Sections:
 
@@ -102,17 +103,18 @@ def drawn(law: Law, n: int, runs: int, what: str) -> tuple[FloatArray, float]:
 
 
 def coverage(arguments: argparse.Namespace) -> None:
+    scales = SCALES[:1] if arguments.as_it_is else SCALES
     print(
         "\nCoverage of U, % (median U/truth), of a move by .25 sd at epsilon .1, .8 sd at epsilon 1; gate: refuted, %"
     )
-    print(f"{'':48}{'n':>4}{'eps':>5}" + "".join(f"{name:>14}" for name in SCALES) + f"{'gate':>6}")
+    print(f"{'':48}{'n':>4}{'eps':>5}" + "".join(f"{name:>14}" for name in scales) + f"{'gate':>6}")
     worst: dict[tuple[str, str], list[float]] = {}
     for kind, law, n, true_law in cells(arguments, arguments.sizes):
         x, h = drawn(law, n, arguments.runs, "coverage")
         for epsilon in EPSILONS:
             d = moved_by(law, MOVES[epsilon] * law.sd)
             line, alarms = f"{true_law.name:48}{n:>4}{epsilon:>5}", 0.0
-            for name in SCALES:
+            for name in scales:
                 kernel = kernel_of(name, h, law.sd)
                 judged = covers.of_moves(x, np.full(len(x), d), epsilon, kernel, tests=1)
                 values = judged.values[:, 0]
@@ -128,9 +130,10 @@ def coverage(arguments: argparse.Namespace) -> None:
 
 
 def honesty(arguments: argparse.Namespace) -> None:
+    scales = COVER_SCALES[:1] if arguments.as_it_is else COVER_SCALES
     runs = max(10, arguments.runs // 2)
     print(f"\nHonest covers at delta {DELTA}, % of {runs} runs (median D* over the true one)")
-    print(f"{'':48}{'n':>5}{'eps':>5}" + "".join(f"{name:>14}" for name in COVER_SCALES))
+    print(f"{'':48}{'n':>5}{'eps':>5}" + "".join(f"{name:>14}" for name in scales))
     found: dict[tuple[str, str, int], list[float]] = {}
     power: dict[tuple[str, str, int], list[float]] = {}
     sizes = arguments.sizes if arguments.quick or arguments.n != ALL_SIZES else (*arguments.sizes, 1000)
@@ -140,7 +143,7 @@ def honesty(arguments: argparse.Namespace) -> None:
         x, h = drawn(law, n, runs, "cover")
         for epsilon in EPSILONS:
             line = f"{true_law.name:48}{n:>5}{epsilon:>5}"
-            for name in COVER_SCALES:
+            for name in scales:
                 kernel = kernel_of(name, h, law.sd)
                 moves = covers.cover(x, epsilon, DELTA, kernel, tests=1)[:, 0]
                 cells_of = np.floor(moves / law.unit + 1e-6).astype(np.int64)
@@ -383,6 +386,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--law", help="part of a law's name")
     parser.add_argument("--fresh", action="store_true", help="coverage and cover on laws that nothing was chosen on")
     parser.add_argument("--n", default=ALL_SIZES)
+    parser.add_argument("--as-it-is", action="store_true", help="coverage and cover without noise alone")
     arguments = parser.parse_args(words)
     arguments.sizes = tuple(int(part) for part in arguments.n.split(","))
     if arguments.quick:

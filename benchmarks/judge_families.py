@@ -11,6 +11,8 @@ uniform within its cell.
 * `INFLUENCES`: what a person adds on a database that they are in.
 * `FRESH`: other laws of all these kinds, written down after the recipe was settled on the lists above (where W is
   extrapolated from, the dither, the gate's frequencies and close pairs, z) and run once: nothing was chosen on them.
+  Afterwards where W is extrapolated from was chosen again, with some of them in view.
+* `SECOND`: written down after that, and run once.
 """
 
 from __future__ import annotations
@@ -292,9 +294,21 @@ FRESH_STRUCTURED = (
     Law("chi-squared 1", smooth(stats.chi2(1), -0.0001, 18, 30_000)),
     Law("beta .3, 2", smooth(stats.beta(0.3, 2), -0.0001, 1.0001, 20_000)),
 )
+SECOND = (
+    Law("contaminated normal", two(N(0, 1), N(0, 5), 0.1, -25, 25, 20_000)),
+    Law("gamma 3", smooth(stats.gamma(3), -0.001, 20)),
+    Law("lognormal 1", smooth(stats.lognorm(1.0), 0, 60, 40_000)),
+    Law("largest of 8 uniforms", smooth(stats.beta(8, 1), -0.001, 1.001)),
+    Law("cut normal", smooth(stats.truncnorm(-0.7, 1.2), -0.8, 1.3)),
+    Law("exponential and uniform", two(stats.expon(), stats.uniform(-0.25, 0.5), 0.3, -0.5, 14)),
+    Law("uneven gap", two(stats.truncnorm(-3, -0.4), stats.truncnorm(0.3, 2), 0.3, -3.2, 2.2)),
+    Law("plateau on a slab", two(stats.uniform(0, 3), stats.uniform(1, 0.9), 0.35, -0.001, 3.001)),
+    Law("narrow peak on a slab", two(stats.uniform(0, 4), N(1.3, 0.05), 0.15, -0.001, 4.001)),
+    Law("comb .6", comb(0.6, 0.12)),
+)
 LAWS = {"plain": PLAIN, "structured": STRUCTURED, "counts": COUNTS, "trends": TRENDS}
 
-FRESH = {"fresh plain": FRESH_PLAIN, "fresh structured": FRESH_STRUCTURED}
+FRESH = {"fresh plain": FRESH_PLAIN, "fresh structured": FRESH_STRUCTURED, "second": SECOND}
 
 
 def constant(mean: float) -> tuple[FloatArray, FloatArray]:

@@ -43,7 +43,7 @@ def now_and_then(n: int, sizes: FloatArray, seed: int = 0) -> Results:
 
 
 def test_the_cover_is_honest_and_a_stated_falsehood_is_not() -> None:
-    """Of 30 runs the true delta at the cover is within the target in at least 26; at thrice the cover in one at most.
+    """Of 30 runs the true delta at the cover is within the target in at least 26; at four times it in one at most.
 
     A cover that were honest in 70% of runs would be accepted in fewer than 3% of cases.
     """
@@ -53,7 +53,7 @@ def test_the_cover_is_honest_and_a_stated_falsehood_is_not() -> None:
         risk = empriv.measure(now_and_then(200, np.array([1.0]), seed))
         hidden = risk.cover(epsilon, delta)
         honest += gaussian_delta(max(hidden, 1e-9) / 10, epsilon) <= delta
-        false += gaussian_delta(3 * max(hidden, 0.1) / 10, epsilon) <= delta
+        false += gaussian_delta(4 * max(hidden, 0.1) / 10, epsilon) <= delta
     assert honest >= 26
     assert false <= 1  # the gate refuses a bound, and so a cover, once in a hundred
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import empriv
+from empriv.results import FloatArray, Results
+from empriv.validate.bounds.figures import make_bounds
 
 
 def results(effect: float) -> empriv.Results:
@@ -63,3 +66,34 @@ def test_on_the_day_the_same_rule_holds() -> None:
     assert day.lower < day.estimate < day.upper
     assert audit.verdict(epsilon=0.1, delta=0.5 * (day.lower + day.estimate)) != "fail"
     assert audit.verdict(epsilon=0.1, delta=0.5 * day.lower) == "fail"
+
+
+@pytest.mark.parametrize("made", [lambda v: np.round(v / 5) * 5, lambda v: np.where(v > 100, 1.0, 0.0), np.square])
+def test_what_is_made_from_answers_tells_no_more_than_they_do_on_any_day(
+    made: Callable[[FloatArray], FloatArray],
+) -> None:
+    rng = np.random.default_rng(1)
+    others = rng.normal(100.0, 10.0, 365)
+    answers = Results.from_arrays(others + np.where(rng.random(365) < 0.3, 0.6, 0.0), others[None])
+    answers = replace(answers, ordered=False)
+    after = replace(answers, q=made(answers.q), entry_q=made(answers.entry_q), postprocessed_from=answers)
+    for epsilon in (0.1, 1.0):
+        first, second = (
+            empriv.audit(results, known="nothing").verdict(epsilon=epsilon, delta=0.05) for results in (answers, after)
+        )
+        assert first == second == "pass"
+        for of_answers, of_made in zip(first.judged, second.judged, strict=True):
+            assert of_made.upper <= of_answers.upper
+            assert of_made.estimate <= of_answers.estimate
+            assert of_made.lower <= of_answers.lower
+        assert second.day.beyond == 0
+        assert second.day.cover >= second.day.largest
+
+
+def test_a_lower_bound_is_never_above_everybodys_upper_bound() -> None:
+    found = make_bounds(
+        empriv.measure(np.arange(40.0), np.arange(40.0)[None]), np.array([0.1, 1.0]), 0.95, np.array([0.5, 0.2]),
+        np.array([[0.1, 0.3]]), [],
+    )  # fmt: skip
+    assert np.all(found.lower <= found.upper_i.max(axis=0))
+    assert found.upper_i.tolist() == [[0.5, 0.3]]

@@ -25,8 +25,8 @@ import numpy.typing as npt
 from empriv.judge.cover import of_moves
 from empriv.judge.lower import FOLDS, WIDENED, folds_of
 from empriv.judge.noise_kernels import NoiseKernel, alone
-from empriv.judge.noisy_laws import LEVELS, START, bound, corrections
-from empriv.judge.upper import LEAST_DATABASES, row_bandwidths, unseen
+from empriv.judge.noisy_laws import LEVELS, bound, corrections, finest
+from empriv.judge.upper import LEAST_DATABASES, likeliest_of, row_bandwidths, unseen
 from empriv.results import FloatArray
 
 DRAWS = 32  # of the noise, for each database
@@ -116,10 +116,13 @@ def upper(
     each = of_moves(one.values.T, one.move, grid, draws=one.draws, level=level, known_smooth=True).values.max(axis=0)
     if len(one.move) == 1 or np.all(each >= 1):
         return np.asarray(each)
-    h = row_bandwidths(one.values.T, one.draws)
-    narrow, wide = (w_of(_smoothed(one, factor * START * h), grid, levels=(1.0,)) for factor in (1.0, 2.0))
-    together = np.clip(bound(2 * narrow - wide, level).max(axis=(1, 2)), 0.0, 1.0)
-    return np.asarray(np.maximum(together, each))
+    h = likeliest_of(one.values.T, one.draws)
+    together = np.empty(len(grid))
+    for k, epsilon in enumerate(grid.tolist()):
+        g = finest(epsilon) * h
+        narrow, wide = (w_of(_smoothed(one, scale), grid[k : k + 1], levels=(1.0,)) for scale in (g, 2 * g))
+        together[k] = bound(2 * narrow - wide, level).max()
+    return np.asarray(np.maximum(np.clip(together, 0.0, 1.0), each))
 
 
 def estimate(one: Innovations, epsilon: float) -> float:

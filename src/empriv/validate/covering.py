@@ -25,7 +25,7 @@ from empriv.base.text import pseudonyms, table_html
 from empriv.errors import InputError
 from empriv.judge import cover as judged
 from empriv.judge import gate, lower
-from empriv.judge.noise_kernels import NoiseGiven, NoiseKernel, kernel_of
+from empriv.judge.noise_kernels import NoiseGiven, NoiseKernel, is_noise, kernel_of
 from empriv.measuring.any_risk import AnyRisk
 from empriv.measuring.given.definition4 import WorstRisk
 from empriv.measuring.given.given_risk import GivenRisk
@@ -234,9 +234,9 @@ def _promised(hidden: float, noise: NoiseGiven) -> float:
 def covered(risk: AnyRisk, epsilon: float, delta: float, *, noise: NoiseGiven = 0.0, level: float = 0.95) -> Covered:
     """What the answer hides of what people did, and what it does not; of several parts, the worst."""
     if isinstance(risk, TableRisk):
-        return _covered_table(risk, epsilon, delta, noise, level)
+        return _told(risk, _covered_table(risk, epsilon, delta, noise, level), epsilon, delta, noise, level)
     parts = parts_of(risk)
-    days = [_covered(part, epsilon, delta, noise, level) for part in parts]
+    days = [_told(part, _covered(part, epsilon, delta, noise, level), epsilon, delta, noise, level) for part in parts]
     if len(parts) == 1:
         return days[0]
     each = level_of_each(level, len(parts))
@@ -248,6 +248,23 @@ def covered(risk: AnyRisk, epsilon: float, delta: float, *, noise: NoiseGiven = 
     worst = max(days, key=lambda day: (day.lower > delta, day.upper))
     least = min(day.cover for day in days)
     return replace(worst, cover=least, varies=any(day.varies or day.cover > least for day in days))
+
+
+def _told(risk: AnyRisk, own: Covered, epsilon: float, delta: float, noise: NoiseGiven, level: float) -> Covered:
+    """No more than what the answers tell that it was made from: whom these hide on every day, it hides."""
+    source = risk.postprocessed_from
+    if source is None or is_noise(noise) or not covers(source):
+        return own
+    before = covered(source, epsilon, delta, level=level)
+    figures = ("lower", "estimate", "upper")
+    told = replace(own, **{name: min(getattr(own, name), getattr(before, name)) for name in figures})
+    if before.upper > delta or before.beyond:
+        return told
+    hides = replace(told, beyond=0, exposed=0, people_beyond=0)
+    if isinstance(risk, TableRisk):
+        return hides
+    most = hiding_of(risk, None).most
+    return replace(hides, cover=max(own.cover, own.largest), in_residuals=max(own.in_residuals, most))
 
 
 def _covered(risk: AnyRisk, epsilon: float, delta: float, noise: NoiseGiven, level: float) -> Covered:

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from empriv.judge import cover as judged
 from empriv.judge import gate, lower, score
 from empriv.judge.noise_kernels import NoiseGiven, NoiseKernel, kernels_of
-from empriv.judge.upper import LEAST_DATABASES, row_bandwidths
+from empriv.judge.upper import LEAST_DATABASES, likeliest_of, row_bandwidths
 from empriv.measuring.line.moves import NARROWER, spread_of_law
 from empriv.measuring.tables import TableRisk
 from empriv.measuring.tables.person_days import PersonDays, days_as_they_are, days_with_noise
@@ -131,6 +131,11 @@ class TableHiding:
         too, where that is narrower. A cell whose law does not count is a constant."""
         return self.risk.remembered(("laws", self.kernels is None), self._laws)  # whatever the noise is
 
+    @cached_property
+    def _fine(self) -> FloatArray:
+        """(laws + 1,) likeliest bandwidths."""
+        return np.append(likeliest_of(self.laws[1], self.draws), 0.0)
+
     def _laws(self) -> tuple[IntArray, FloatArray]:
         fit, given = self.risk.fit, self.risk.fit.given_rest
         everyone = np.where(self.trusted[:, None], fit.g * given.T, 0.0)
@@ -174,7 +179,7 @@ class TableHiding:
                 x, units = laws[which[cells[chosen]]], scale[cells[chosen]]
                 found = judged.of_moves(
                     x / units[:, None], moves[chosen] / units, epsilons, kernel, draws=self.draws, level=level,
-                    h=row_bandwidths(x, self.draws) if kernel is None else None, known_smooth=True,
+                    h=self._fine[which[cells[chosen]]] if kernel is None else None, known_smooth=True,
                 )  # fmt: skip
                 out[chosen] = np.maximum(out[chosen], found.values)
         return out

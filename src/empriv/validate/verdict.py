@@ -179,11 +179,11 @@ def verdict(
 
 def on_the_day(risk: AnyRisk, epsilon: float, level: float) -> tuple[float, float]:
     """Estimate and U of the largest move on the day that a person made it; 0 for kinds that have no such figure."""
-    if isinstance(risk, TableRisk):
-        judged = covered(risk, epsilon, _USUAL_DELTA, level=level)
-        return judged.estimate, judged.upper
     if not covers(risk):
         return 0.0, 0.0
+    if isinstance(risk, TableRisk) or risk.postprocessed_from is not None:
+        judged = covered(risk, epsilon, _USUAL_DELTA, level=level)
+        return judged.estimate, judged.upper
     parts = [hiding_of(part, None) for part in parts_of(risk)]
     return (
         max(hiding.estimate(hiding.most, epsilon) for hiding in parts),
@@ -292,9 +292,10 @@ def _of_the_day(day: Covered, epsilon: float, delta: float) -> Message:
     most = quantity(day.largest)
     if math.isinf(day.largest):
         most = "no measure: a person changes whether there is one"
+    hidden = "any moves" if math.isinf(day.cover) else f"moves of up to {quantity(day.cover)}"
     said = (
-        f"On the day: at epsilon {epsilon:g} and delta {number(delta)} the answer hides moves of up to "
-        f"{quantity(day.cover)}{where}; the largest was {most}."
+        f"On the day: at epsilon {epsilon:g} and delta {number(delta)} the answer hides {hidden}{where}; "
+        f"the largest was {most}."
     )
     if not day.beyond:
         return Message("day", f"{said} Nobody moved it by more than is hidden, in any of {day.days:,} cases.")

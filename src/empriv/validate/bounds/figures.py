@@ -149,13 +149,13 @@ def bounds(risk: AnyRisk, epsilon: float | Several, level: float | None = None, 
 
 def _capped(risk: AnyRisk, own: Bounds, source: Bounds) -> Bounds:
     """Bounds of what was made from answers: not above those of the answers, which tell at least as much."""
-    upper_i = np.minimum(own.upper_i, source.upper_i)
-    least = floor(risk.results.n_databases, own.level)
-    upper = np.maximum(upper_i.max(axis=0, initial=least), np.maximum(own.lower, own.estimate))
+    lower, least = np.minimum(own.lower, source.lower), floor(risk.results.n_databases, own.level)
+    upper_i = _none_above(np.minimum(own.upper_i, source.upper_i), lower)
+    upper = np.maximum(upper_i.max(axis=0, initial=least), np.maximum(lower, own.estimate))
     assumes = own.assumes
     if np.any(source.estimate == own.estimate) or np.any(upper < own.upper):
         assumes = (*assumes, said_by_answers(*(float(x[0]) for x in (source.epsilon, source.estimate, source.upper))))
-    return replace(own, upper_i=upper_i, upper=upper, assumes=assumes)
+    return replace(own, lower=lower, upper_i=upper_i, upper=upper, assumes=assumes)
 
 
 def upper_total_risk(bounded: Bounds) -> FloatArray:
@@ -298,8 +298,19 @@ def make_bounds(
     estimate = risk.delta(epsilons) if estimate is None else estimate
     lower = np.clip(lower, 0.0, 1.0)
     least = 0.0 if noisy else floor(risk.results.n_databases, level)
+    upper_i = _none_above(upper_i, lower)
     upper = np.maximum(upper_i.max(axis=0, initial=least), np.maximum(lower, estimate))
     return Bounds(epsilons, level, np.minimum(lower, upper), estimate, upper, upper_i, tuple(assumes))
+
+
+def _none_above(upper_i: FloatArray, lower: FloatArray) -> FloatArray:
+    """(individuals, epsilons) upper bounds, of which the largest is no lower than what was demonstrated of somebody."""
+    if not len(upper_i):
+        return upper_i
+    out, columns = upper_i.copy(), np.arange(upper_i.shape[1])
+    most = np.argmax(out, axis=0)
+    out[most, columns] = np.maximum(out[most, columns], lower)
+    return out
 
 
 def _falling(values: FloatArray, order: npt.NDArray[np.intp]) -> FloatArray:
