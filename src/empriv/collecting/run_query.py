@@ -34,19 +34,10 @@ from empriv.results import Results
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """How a query is run.
+    """How a query is run: the options of `collect`, and two more.
 
     Attributes
     ----------
-    draws : number of draws from a randomised function, None for one that is not random
-    rng : seed of a randomised function
-    engine : what reads the rows and answers SQL; None chooses by the data
-    memory_limit : such as ``"2GB"``, for the engine that is chosen
-    timeout : seconds that an SQL query may take, on the engine that is chosen
-    jobs : number of processes for a function
-    checkpoint : file from which an interrupted run of a function resumes
-    progress : False never shows progress, True always, None if the work lasts
-    notice : called with a sentence before work that may last
     sketch : whether rows are sketched, by which a ledger knows them again
     verified_on : label of the database on which people are deleted to verify the query; None draws some at random
     """
