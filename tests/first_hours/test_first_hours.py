@@ -134,6 +134,15 @@ def calm() -> Panel:
     return Panel(pd.DataFrame(rows), "day", "visitor", "count(DISTINCT visitor)", "1")
 
 
+def slowing() -> Panel:
+    """A service whose users come more and more, and then no longer more; each of them once."""
+    rng, n = np.random.default_rng(11), 260
+    counts = rng.poisson(900 * np.sqrt(np.linspace(0.04, 1, n)))
+    day = np.repeat(np.arange(n), counts)
+    rows = {"day": np.array(days(n), dtype="datetime64[D]")[day], "user": np.arange(len(day))}
+    return Panel(pd.DataFrame(rows), "day", "user", "count(*)", "1")
+
+
 PANELS = (
     flights, once_only, thousands, one_person_days, nulls, float_ids, clock_changes, partial_week, thousandths, few,
     calm,
@@ -144,3 +153,8 @@ PANELS = (
 def test_the_first_hour(make: Callable[[], Panel], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     first_hour(make())
+
+
+def test_growth_that_slows_is_known_and_is_no_objection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert first_hour(slowing())["verdicts"][0]["verdict"] == "pass"

@@ -58,6 +58,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     table("latin.csv", line=lambda day, who, amount: f"{day},{who} Zoë,{amount}", encoding="latin-1")
     table("Spaces.CSV", "Day,Client ID,Total Amount")
     table("twice.csv", "day,client_id,amount,amount", lambda day, who, amount: f"{day},{who},{amount},0")
+    table("undated.csv", line=lambda day, who, amount: f"{day if who != 'Ms Person3' else ''},{who},{amount}")
     table("nobody.csv", line=lambda day, who, amount: f"{day},{who if who != 'Ms Person3' else ''},{amount}")
     table("euros.csv", line=lambda day, who, amount: f"{day},{who},{amount} EUR")
     table("gaps.csv", line=lambda day, who, amount: f"{day},{who},{amount if amount > 10 else 'n/a'}")
@@ -105,6 +106,7 @@ def audit(file: str, query: str = SUM, database: str = "day", individual: str = 
         ("months.csv", {"database": "strptime(day, '%b %d, %Y')"}),
         ("SELECT * FROM read_csv('latin.csv', encoding='latin-1')", {}),
         ("three.csv", {}),
+        ("SELECT * FROM 'undated.csv' WHERE day IS NOT NULL", {}),
     ],
 )
 def test_it_works_as_hoped(file: str, changes: dict[str, str]) -> None:
@@ -139,6 +141,7 @@ REFUSED: list[tuple[str, dict[str, str], str]] = [
     ("old.xls", {}, "Hint: save the sheet as CSV"),
     ("odd.feather", {}, "`source` must be a file whose name ends in one of .parquet"),
     ("nobody.csv", {}, "`individual` must not be NULL, but is in 40 of 160 rows. Hint: --unidentified keep"),
+    ("undated.csv", {}, "in 40 of 160 rows. Hint: \"SELECT * FROM 'undated.csv' WHERE day IS NOT NULL\" in place of"),
     # an audit of 160 databases of one row each
     ("times.csv", {"database": "t"}, "Hint: date_trunc('day', \"t\") makes a database of each day."),
     ("sales.csv", {"query": "SELECT max(client_id) FROM data"}, "must give numbers, but its result 'MAX(client_id)'"),

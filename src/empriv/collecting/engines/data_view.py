@@ -29,7 +29,7 @@ from empriv.collecting.engines.engine import (
     quoted,
     text_literal,
 )
-from empriv.collecting.sources import Databases, Draws, Files, Frame
+from empriv.collecting.sources import Databases, Draws, Files, Frame, shown_path
 from empriv.collecting.sql.allowlist import row_expression
 from empriv.collecting.sql.printing import listed, nearest, printed
 from empriv.errors import QueryError, SourceError
@@ -154,7 +154,7 @@ class DataView:
         if databases < rows:
             raise SourceError(
                 f"`database` must not be NULL, but is in {rows - databases} of {rows} rows. "
-                "Hint: leave these rows out with an SQL source, or give them a database with coalesce()."
+                f"Hint: {self._without_nulls()}, and coalesce() gives them a database."
             )
         if individuals < rows and self.data.unidentified == "error":
             raise SourceError(
@@ -162,6 +162,15 @@ class DataView:
                 'Hint: unidentified="keep" keeps these rows as nobody\'s, unidentified="drop" leaves them out '
                 "(--unidentified on the command line)."
             )
+
+    def _without_nulls(self) -> str:
+        """How to leave rows of no database out: what stands in place of a file."""
+        source, database = self.data.parts[0], self.data.database or "database"
+        if not isinstance(source, Files):
+            return "leave these rows out beforehand"
+        expression = database if database.isidentifier() else f"({database})"
+        select = f"SELECT * FROM {text_literal(shown_path(source.paths[0]))} WHERE {expression} IS NOT NULL"
+        return f'"{select}" in place of the file leaves these rows out'
 
 
 def each_row(data: Databases) -> str:
