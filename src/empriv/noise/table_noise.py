@@ -21,8 +21,10 @@ from empriv.base.storage import WRONG_FACTS, read_archive, write_archive
 from empriv.base.text import table_html
 from empriv.errors import CertificateError, FileFormatError, InputError
 from empriv.judge.noise_kernels import NoiseKernel
-from empriv.measuring import TableRisk, measure
+from empriv.measuring import TableRisk
+from empriv.measuring.given.regression import Term
 from empriv.measuring.tables.relations import Relations, relations_of
+from empriv.measuring.tables.table_risk import measure_table
 from empriv.noise import drawing
 from empriv.noise.judging import PRESENCES, several_numbers
 from empriv.noise.judging import kernel_of as kernel_of_part
@@ -209,8 +211,10 @@ class TableNoise:
     def save(self, path: str | PathLike[str]) -> None:
         """Write to one file of mode 0600, which `load` reads. It holds the results: it is as secret as they are."""
         meta, arrays = self.risk.results.to_parts()
-        facts = {"empriv": version("empriv"), **self._facts()}
-        write_archive(path, kind="table noise", meta={**meta, **facts}, arrays=arrays)
+        known = self.risk.known  # the noise is judged again beside it
+        facts = {"empriv": version("empriv"), "known": [[term.name, term.lag] for term in known], **self._facts()}
+        columns = {f"known_{k}": term.columns for k, term in enumerate(known)}
+        write_archive(path, kind="table noise", meta={**meta, **facts}, arrays={**arrays, **columns})
 
     @staticmethod
     def load(path: str | PathLike[str]) -> TableNoise:
@@ -223,9 +227,13 @@ class TableNoise:
                 raise TypeError("facts")
             if not isinstance(meta["consistent"], bool) or not isinstance(meta["given"], bool):
                 raise TypeError("facts")
+            known = [
+                Term(str(name), _columns(arrays[f"known_{k}"], results.n_databases), None, int(lag))
+                for k, (name, lag) in enumerate(meta["known"])
+            ]
             return TableNoise(
                 laws=laws,
-                risk=several_numbers(measure(results)),
+                risk=measure_table(results, known=known),
                 epsilon=_number(meta["epsilon"]),
                 delta=_number(meta["delta"]),
                 declared_granularity=meta["declared_granularity"],
@@ -248,6 +256,13 @@ class TableNoise:
             "consistent": self.consistent,
             "presence": self.presence,
         }
+
+
+def _columns(values: FloatArray, n: int) -> FloatArray:
+    """What was known of each database, as it was read."""
+    if values.dtype != np.float64 or values.ndim != 2 or len(values) != n or not np.isfinite(values).all():
+        raise TypeError("known")
+    return values
 
 
 def _number(value: Any) -> float:
