@@ -116,10 +116,13 @@ PLAIN = [
     "s > 9) SELECT q.m / q.n FROM q",
     "SELECT (SELECT count(*) FROM data WHERE house = 1) * 1.0 / (SELECT count(*) FROM data)",
     "SELECT sum(x) / (SELECT count(DISTINCT d.who) FROM data AS d WHERE d.house = 1) FROM data WHERE house = 2",
+    "WITH r AS (SELECT count(*) AS n FROM data WHERE house = 1), a AS (SELECT count(*) AS n, max(x) AS m FROM data AS "
+    "d) SELECT 100.0 * r.n / a.n + m AS share FROM r, a",
     "SELECT (SELECT percentile_cont(0.9) WITHIN GROUP (ORDER BY x) FROM data WHERE t > 50) - max(x) FILTER (WHERE t < "
     "80) FROM data WHERE house < 2",
 ]
 MIXED = [
+    "SELECT n + m FROM (SELECT count(*) AS n FROM data) AS a, (SELECT max(house) AS m FROM prices) AS b",
     "SELECT count(*) FROM (SELECT who FROM data EXCEPT (SELECT who FROM data WHERE x > 15 EXCEPT SELECT who FROM data "
     "WHERE x > 18))",
     "SELECT count(*) FROM (SELECT house, t FROM data INTERSECT SELECT t, house FROM data)",

@@ -197,6 +197,8 @@ class Queries:
             f"SELECT a + 1 AS q FROM (SELECT avg(k) AS a FROM (SELECT who, sum(k) AS k FROM data{where} GROUP BY who))",
             f"SELECT (SELECT {one} FROM data{where}) - (SELECT {other} FROM data) AS q",
             f"SELECT {one} / nullif((SELECT {other} FROM data AS d{where}), 0) AS q FROM data WHERE {self.condition()}",
+            f"WITH a AS (SELECT {one} AS v FROM data{where}), b AS (SELECT {other} AS v FROM data) SELECT a.v - b.v "
+            "AS q FROM a, b",
             f"SELECT {one} AS q FROM data{where} HAVING q > {self.pick('0', '3')}",
             f"SELECT kind, count(*) AS q FROM data{where} GROUP BY kind HAVING q > 1",
             f"SELECT {one} AS q FROM data AS a WHERE EXISTS (SELECT 1 FROM data AS b WHERE b.who = a.who AND b.k > 0)",

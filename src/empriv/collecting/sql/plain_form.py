@@ -27,6 +27,7 @@ def plain_form(select: exp.Select, keys: Sequence[exp.Expr] = ()) -> exp.Select:
     _dissolve_names(select, keys)
     while _merge_one_row(select):
         pass
+    _rows_as_numbers(select)
     _merge_numbers(select)
     _drop_idle(select)
     for inner in select.find_all(exp.Select):
@@ -50,7 +51,7 @@ def _own_aggregates(select: exp.Select) -> list[exp.Expr]:
     ]
 
 
-def _has_only(select: exp.Select, *parts: str) -> bool:
+def _has_only(select: exp.Expr, *parts: str) -> bool:
     return not any(value for part, value in select.args.items() if part not in parts)
 
 
@@ -120,6 +121,44 @@ def _holds_more(item: exp.Expr) -> bool:
     return any(called(node) in OF_MANY for node in item.find_all(exp.AggFunc, exp.Anonymous))
 
 
+def _rows_as_numbers(select: exp.Select) -> None:
+    """``SELECT a.s / b.n FROM (SELECT sum(x) AS s ...) AS a, (SELECT count(*) AS n ...) AS b`` as
+    ``SELECT (SELECT sum(x) ...) / (SELECT count(*) ...)``, in place."""
+    from_, joins = select.args.get("from_"), select.args.get("joins") or ()
+    if not joins or from_ is None or not _has_only(select, "expressions", "from_", "joins", "order", "with_", "limit"):
+        return
+    if any(value for join in joins for part, value in join.args.items() if part not in ("this", "kind")):
+        return
+    holders = [from_.this, *(join.this for join in joins)]
+    if any(join.kind not in ("", "CROSS") for join in joins) or any(_holds_more(item) for item in select.expressions):
+        return
+    meant: dict[str, list[tuple[str, exp.Select, exp.Expr]]] = {}
+    for holder in holders:
+        inner = holder.this
+        alone = (
+            isinstance(holder, exp.Subquery) and _has_only(holder, "this", "alias") and _is_number_of_data(inner, 99)
+        )
+        if not alone or (holder.args.get("alias") is not None and holder.args["alias"].columns):
+            return
+        for item in inner.expressions:
+            if not _adds_up(item):
+                return  # it has a value for each row
+            meant.setdefault(item.alias_or_name.lower(), []).append((holder.alias.lower(), inner, item.unalias()))
+    placed = []
+    for column in [column for item in select.expressions for column in item.find_all(exp.Column)]:
+        found = [one for one in meant.get(column.name.lower(), ()) if column.table.lower() in ("", one[0])]
+        if len(found) != 1:
+            return
+        ((_, inner, value),) = found
+        number = inner.copy()
+        number.set("expressions", [value.copy()])
+        placed.append((column, exp.Subquery(this=number)))
+    for column, instead in placed:
+        column.replace(instead)
+    select.set("from_", None)
+    select.set("joins", None)
+
+
 def _merge_numbers(select: exp.Select) -> None:
     """``(SELECT sum(x) FROM data WHERE c) / count(*)`` as ``sum(x) FILTER (WHERE c) / count(*)``, in place."""
     from_, where = select.args.get("from_"), select.args.get("where")
@@ -161,12 +200,12 @@ def _is_data(table: exp.Expr) -> bool:
     return plain and (alias is None or not alias.columns)
 
 
-def _is_number_of_data(inner: exp.Expr) -> bool:
-    """Whether this is one aggregate expression of rows of ``data`` alone."""
+def _is_number_of_data(inner: exp.Expr, most: int = 1) -> bool:
+    """Whether this is one aggregate expression of rows of ``data`` alone, or several."""
     if not isinstance(inner, exp.Select) or not _has_only(inner, "expressions", "from_", "where"):
         return False
     from_ = inner.args.get("from_")
-    if from_ is None or not _is_data(from_.this) or len(inner.expressions) != 1 or not _own_aggregates(inner):
+    if from_ is None or not _is_data(from_.this) or len(inner.expressions) > most or not _own_aggregates(inner):
         return False
     own = from_.this.alias_or_name.lower()
     nested = any(node is not inner for node in inner.find_all(exp.Query)) or inner.find(exp.Window, exp.Columns)
