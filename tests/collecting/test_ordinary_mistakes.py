@@ -63,6 +63,25 @@ def test_an_average_of_what_is_true_says_what_to_write(tmp_path: Path, query: st
     assert asked(rows(), tmp_path / "t.csv", better)[0].q.max() <= 1
 
 
+@pytest.mark.parametrize(
+    ("query", "hint"),
+    [
+        ("sum(x), count(*)", "begins with SELECT, as in SELECT sum(x), count(*) FROM data"),
+        ("SUM(x) FROM data", "begins with SELECT"),
+        ("SELECT sum(x) FROM [data]", "names stand in double quotes, or in none"),
+        ("SELECT sum(`x`) FROM data", "names stand in double quotes, or in none"),
+        ("count(*) FILTER (WHERE who = \u2018a\u2019)", "straight quotes"),
+        ("SELECT isnull(sum(x), 0) FROM data", "'coalesce'"),
+        ("SELECT nvl(sum(x), 0) FROM data", "'coalesce'"),
+        ("SELECT stdev(x) FROM data", "'stddev_samp'"),
+        ("SELECT sumif(x, who = 3) FROM data", "'sum(...) FILTER (WHERE ...)'"),
+    ],
+)
+def test_what_other_tools_take_is_said_in_sql(tmp_path: Path, query: str, hint: str) -> None:
+    with pytest.raises(QueryError, match=re.escape(hint)):
+        asked(rows(), tmp_path / "t.csv", query)
+
+
 def test_zero_with_a_sign_is_the_same_person_and_a_fraction_is_kept(tmp_path: Path) -> None:
     frame = pd.DataFrame({"day": [1, 1, 2, 2], "who": [-0.0, 0.0, 0.5, 2.0], "x": 1.0})
     assert asked(frame, tmp_path / "t.csv")[0].individuals.tolist() == ["0", "0.5", "2"]

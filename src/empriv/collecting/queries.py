@@ -213,6 +213,10 @@ def _trouble(error: Exception, text: str) -> str:
     after, before = details.get("highlight") or "", re.search(r"(\w+) $", details.get("start_context") or "")
     if not hint and before and after.isidentifier() and after.upper() not in KEYWORDS:
         hint = f' Hint: if this is one name, write "{before.group(1)} {after}".'
+    if not hint and set("`[") & set(text.split("\n")[line - 1][max(0, column - 2) : column]):
+        hint = " Hint: names stand in double quotes, or in none."
+    elif not hint and not re.match(r"\s*(select|with|from|\()", text, re.IGNORECASE):
+        hint = " Hint: what is more than one expression begins with SELECT, as in SELECT sum(x), count(*) FROM data."
     missing = f", where {wanted.group(1)!r} is missing" if wanted else ""
     return f", which fails at line {line}, column {column}{missing}.{hint}{pointed(text, line, column)}"
 

@@ -144,16 +144,17 @@ _COMMON = (
     "date_trunc", "date_part", "strptime", "epoch", "length", "lower", "upper", "replace", "substring",
 )  # fmt: skip
 # What other tools call it.
-_SYNONYMS = {
+SYNONYMS = {
     "average": "avg", "mean": "avg", "std": "stddev_samp", "stdev": "stddev_samp", "var": "var_samp",
     "countif": "count_if", "countd": "count(DISTINCT ...)", "nunique": "count(DISTINCT ...)", "ifnull": "coalesce",
-    "percentile": "quantile_cont", "len": "length", "todate": "strptime", "to_date": "strptime",
+    "percentile": "quantile_cont", "len": "length", "todate": "strptime", "to_date": "strptime", "nvl": "coalesce",
+    "isnull": "coalesce", "sumif": "sum(...) FILTER (WHERE ...)", "avgif": "avg(...) FILTER (WHERE ...)",
 }  # fmt: skip
 
 
 def meant_instead(name: str) -> str:
     """End of a sentence about a function that does not exist: a hint at the one that may have been meant."""
-    meant = _SYNONYMS.get(name.lower())
+    meant = SYNONYMS.get(name.lower())
     return nearest(name, _COMMON) if meant is None else f". Hint: did you mean {meant!r}?"
 
 

@@ -110,6 +110,7 @@ def check_characters(text: str, what: str = "The query") -> None:
     strange = _PLAIN.sub("", outside)
     if strange:
         hint = ' Hint: put a name with other letters in double quotes, as "Größe".' if strange[0].isalpha() else ""
+        hint = " Hint: texts stand in straight quotes, as 'this'." if strange[0] in "‘’‚“”„" else hint
         raise QueryError(
             f"{what} must be written in plain (ASCII) characters outside quotes, got U+{ord(strange[0]):04X}.{hint}"
         )

@@ -19,7 +19,7 @@ from sqlglot import exp
 from empriv.collecting.engines.duckdb.failures import querying
 from empriv.collecting.engines.duckdb.sandbox import Connection
 from empriv.collecting.engines.engine import Refused, quoted
-from empriv.collecting.sql.allowlist import PURE, SYNTAX, TABLES
+from empriv.collecting.sql.allowlist import PURE, SYNONYMS, SYNTAX, TABLES
 from empriv.collecting.sql.printing import Names, names_in, printed
 
 # In the trees, operators and special forms are functions too; each gives a value of its arguments.
@@ -79,7 +79,9 @@ def check_allowed(found: Parsed, tables: Collection[str]) -> None:
     for node in found.nodes:
         culprit = _culprit(node, known)
         if culprit is not None:
-            raise Refused(f"The query must read and call nothing but what it was given, but has {culprit}.")
+            meant = SYNONYMS.get(culprit.removesuffix("()"))
+            hint = "" if meant is None else f" Hint: did you mean {meant!r}?"
+            raise Refused(f"The query must read and call nothing but what it was given, but has {culprit}.{hint}")
 
 
 def check_same(found: Parsed, ours: Names, *, functions: bool = True) -> None:
