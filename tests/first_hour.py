@@ -136,8 +136,9 @@ def first_hour(panel: Panel) -> dict[str, Any]:
         released = user.run("release", "n.empriv", *given)
         assert user.run("release", "n.empriv", *given).stdout == released.stdout
         listed = user.run("ledger", "list", "r.ledger").output
-        assert f"of {label.removesuffix(' 00:00:00').removesuffix('T00:00:00.000000')}" in listed.replace(
-            " 00:00:00", ""
+        assert (
+            f"of {label.removesuffix(' 00:00:00').removesuffix('T00:00:00.000000').removesuffix('.0')}"
+            in listed.replace(" 00:00:00", "")
         )
     user.run("compare", "a.empriv", "audit.empriv", "--target", TARGET, "--json", "c.json", codes=(0, 3))
     compared: dict[str, Any] = json.loads(Path("c.json").read_text())
