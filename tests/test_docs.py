@@ -371,7 +371,7 @@ def test_how_often_the_judge_covers_is_what_was_printed() -> None:
         for cell, (kind, sizes) in by_kind:
             for shown, n in zip(cell.split(" / "), sizes.split() or [""], strict=True):
                 mean, least = re.fullmatch(r"([\d.]+) \((\d+)\)", shown).groups()  # type: ignore[union-attr]
-                row = rf"^ +fresh {kind} {re.escape(noise)} +{n} *{least} +{re.escape(mean)}\b"
+                row = rf"^ +fresh {kind} *{re.escape(noise)} +{n} *{least} +{re.escape(mean)}\b"
                 assert re.search(row, printed, re.MULTILINE), (label, kind, n, shown)
 
 
