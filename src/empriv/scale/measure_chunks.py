@@ -291,15 +291,13 @@ def check_component(component: str | None, names: Sequence[str] | None) -> None:
         )
 
 
-def nobody_listed(
-    q: FloatArray, outcomes: npt.NDArray[np.int8], databases: npt.NDArray[Any], *, ordered: bool = True
-) -> Results:
+def nobody_listed(q: FloatArray, outcomes: npt.NDArray[np.int8], databases: npt.NDArray[Any]) -> Results:
     """Results with everyone, and nobody listed."""
     shape = (0, *q.shape[1:])
     return Results(
         q=q, outcomes=outcomes, databases=databases, individuals=np.zeros(0, np.int64),
         starts=np.zeros(1, np.int64), entry_database=np.zeros(0, np.int32), entry_q=np.zeros(shape),
-        entry_outcomes=np.zeros(shape, np.int8), ordered=ordered,
+        entry_outcomes=np.zeros(shape, np.int8),
     )  # fmt: skip
 
 

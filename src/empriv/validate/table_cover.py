@@ -496,12 +496,12 @@ class TableHiding:
             for k in order.tolist()
         )
 
-    def hides(self, results: Results, epsilon: float, delta: float, level: float = 0.95) -> bool:
+    def hides(self, results: Results, epsilon: float, delta: float) -> bool:
         """Whether all that people did on databases with these results is hidden."""
         that_day = replace(self)
         days = self._on_lattice(days_with_noise(results))
         that_day.__dict__["days"] = days
-        return bool(that_day.judge(epsilon, delta, level).worst.upper <= delta)
+        return bool(that_day.judge(epsilon, delta, 0.95).worst.upper <= delta)
 
     def _hidden_kinds(
         self, rho: FloatArray, epsilon: float, delta: float, level: float

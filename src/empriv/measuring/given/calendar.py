@@ -94,14 +94,13 @@ def required_times(results: Results, asked: str) -> Times:
     return times
 
 
-def calendar_terms(times: Times, *, most: int | None = None, bends: bool = False) -> list[Term]:
+def calendar_terms(times: Times, *, bends: bool = False) -> list[Term]:
     """What a calendar tells: a trend always, weekdays from 35 databases, months or waves of the year from 90.
 
-    ``most`` is how many parameters there may be in all; by default a quarter of the databases.
+    There are at most a quarter as many parameters in all as databases.
     ``bends`` : the trend with its square and cube
     """
     n = len(times.place)
-    most = n // 4 if most is None else most
     trend = number_term("trend", times.place)
     terms = [bent(trend) if bends else trend]
     if times.unit == "days":
@@ -113,7 +112,7 @@ def calendar_terms(times: Times, *, most: int | None = None, bends: bool = False
         terms += _season(times)
     kept: list[Term] = []
     for term in terms:
-        if 1 + sum(part.size for part in kept) + term.size <= most:
+        if 1 + sum(part.size for part in kept) + term.size <= n // 4:
             kept.append(term)
     return [term for term in kept if term.size]
 

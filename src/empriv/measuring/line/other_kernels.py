@@ -175,7 +175,8 @@ class MixtureBlock:
     def _cut(self, index: IntArray, turns: npt.NDArray[np.bool_]) -> MixtureBlock:
         """Cut these cells at the turning point of the log ratio, or in the middle where it is only doubtful."""
         row, left, right = self.row[index], self.left[:, index], self.right[:, index]
-        middle = _ratios(self.with_all, self.without, np.where(turns, _turn(left, right), _midpoint(left, right)), row)
+        slopes = np.where(turns, (left[SLOPE], right[SLOPE]), 0.0)
+        middle = _ratios(self.with_all, self.without, _between(left, right, *slopes), row)
         low, high = left[[X, SLOPE]], right[[X, SLOPE]]
         active = np.flatnonzero(turns)
         for _ in range(12):  # regula falsi with halving (Illinois)
@@ -359,21 +360,11 @@ def _mass(
     return np.asarray(np.maximum(mass, 0.0))
 
 
-def _midpoint(left: FloatArray, right: FloatArray) -> FloatArray:
-    return np.asarray(0.5 * (left[X] + right[X]))
-
-
-def _turn(left: FloatArray, right: FloatArray) -> FloatArray:
-    """Where the cubic through both ends turns, as a first guess; the middle where that lies outside."""
-    width = right[X] - left[X]
-    a, b = left[SLOPE] * width, right[SLOPE] * width
-    rise = right[RATIO] - left[RATIO]
-    # slope of the cubic at t: a + 2 (3 rise - 2a - b) t + 3 (a + b - 2 rise) t^2; a root by the stable formula
-    c2, c1 = 3 * (a + b - 2 * rise), 3 * rise - 2 * a - b
+def _between(left: FloatArray, right: FloatArray, start: FloatArray, stop: FloatArray) -> FloatArray:
+    """Where a straight line from ``start`` to ``stop`` is 0 in each cell, as a first guess; else the middle."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        q = -(c1 + np.where(c1 >= 0, 1.0, -1.0) * np.sqrt(c1 * c1 - a * c2))
-        t = np.where((q / c2 > 0) & (q / c2 < 1), q / c2, a / q)
-    return np.asarray(left[X] + width * np.where((t > 0) & (t < 1), t, 0.5))
+        share = start / (start - stop)
+    return np.asarray(left[X] + (right[X] - left[X]) * np.where((share > 0) & (share < 1), share, 0.5))
 
 
 def _root(
@@ -383,7 +374,9 @@ def _root(
     low, high = left[X].copy(), right[X].copy()
     width = high - low
     falling = left[RATIO] > right[RATIO]
-    out = _ratios(with_all, without, _cubic_root(left, right, level), row)
+    with np.errstate(invalid="ignore"):
+        guess = _between(left, right, left[RATIO] - level, right[RATIO] - level)
+    out = _ratios(with_all, without, guess, row)
     active, last = np.arange(len(row)), np.zeros(len(row))
     for _ in range(80):
         current = out[:, active]
@@ -413,26 +406,6 @@ def _moved(ends: FloatArray, move: FloatArray) -> FloatArray:
     ends[MASS_WITHOUT] += move * (ends[PDF_WITHOUT] + 0.5 * move * ends[RISE_WITHOUT])
     ends[X] += move
     return ends
-
-
-def _cubic_root(left: FloatArray, right: FloatArray, level: FloatArray) -> FloatArray:
-    """Where the cubic through both ends crosses ``level``, as a first guess; the middle where an end is infinite."""
-    width = right[X] - left[X]
-    with np.errstate(invalid="ignore"):
-        usable = np.isfinite(left[RATIO]) & np.isfinite(right[RATIO])
-        start, stop, a, b = (
-            np.where(usable, y, 0.0) for y in (left[RATIO], right[RATIO], left[SLOPE] * width, right[SLOPE] * width)
-        )
-    rising = stop > start
-    low, high = np.zeros_like(width), np.ones_like(width)
-    t = 0.5 * np.ones_like(width)
-    for _ in range(14):
-        s = 1.0 - t
-        y = (start * (1.0 + 2.0 * t) + a * t) * s * s + (stop * (1.0 + 2.0 * s) - b * s) * t * t
-        right_of = (y < level) == rising
-        low, high = np.where(right_of, t, low), np.where(right_of, high, t)
-        t = 0.5 * (low + high)
-    return np.asarray(left[X] + width * np.where(usable, t, 0.5))
 
 
 def _weighted(values: FloatArray, weights: FloatArray) -> FloatArray:
