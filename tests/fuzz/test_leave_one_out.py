@@ -178,11 +178,11 @@ class Queries:
             f"SELECT * FROM (SELECT who, {self.pick('max', 'count')}(k) AS k FROM {other} GROUP BY who) AS b",
         )
         asked = self.pick("sum(k)", "count(*)", "max(k) - min(k)", "count(DISTINCT k)", "avg(k)")
+        by = "who" if "who" in columns else "abs(k)"
         return self.pick(
             f"SELECT CAST({asked} AS DOUBLE) AS q FROM ({rows})",
             f"WITH u AS ({rows}) SELECT CAST({asked} AS DOUBLE) AS q FROM u",
-            f"SELECT CAST({asked} AS DOUBLE) AS q FROM (SELECT {columns.split(',')[0]}, sum(k) AS k FROM ({rows}) AS u "
-            "GROUP BY 1)",
+            f"SELECT CAST({asked} AS DOUBLE) AS q FROM (SELECT {by}, sum(k) AS k FROM ({rows}) AS u GROUP BY 1)",
         )
 
     def around(self) -> str:
