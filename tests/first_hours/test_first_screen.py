@@ -25,7 +25,7 @@ TARGET = "delta <= 0.05 at 0.1"
 
 PASS = """\
 Publish
-The answer hides anyone who moves it by up to 0.978 min; nobody moved it by more
+The answer hides anyone who moves it by up to 0.958 min; nobody moved it by more
 than 0.304 min.
 A reader who guesses 50:50 whether a person's rows were counted gets at most
 52.5% sure, but surer in at most 5% of cases.
@@ -47,7 +47,7 @@ Next: if you publish it again and again, ask for that, such as --times 30.
 """
 FAIL = """\
 Do not publish as it is
-The answer hides anyone who moves it by up to 0.978 min; one person moved it by
+The answer hides anyone who moves it by up to 0.958 min; one person moved it by
 8.25 min. 50% of people in a database moved it by more than is hidden.
 In a database that they are in, the most exposed person's delta at epsilon 0.1
 is at least 0.28 with 95% confidence; the target allows 0.05. Holds for
@@ -68,11 +68,11 @@ Next: see what you can do, and what it costs:
 """
 UNRESOLVED = """\
 Do not publish as it is
-The answer hides anyone who moves it by up to 0.72 min; one person moved it by
-1.02 min. 40% of people in a database moved it by more than is hidden. It cannot
+The answer hides anyone who moves it by up to 0.701 min; one person moved it by
+1.02 min. 42% of people in a database moved it by more than is hidden. It cannot
 be told whether these are hidden.
 In a database that they are in, the most exposed person's delta at epsilon 0.1
-is at most 0.084 with 95% confidence; the target allows 0.05. About 453
+is at most 0.084 with 95% confidence; the target allows 0.05. About 501
 databases would resolve it. Holds for databases like these 100, and readers who
 may know one person's rows.
 Verdict on delta <= 0.05 at 0.1: UNRESOLVED.
@@ -107,7 +107,7 @@ Next: collect more databases: with fewer than 30 there is no upper bound.
 """
 IN_CHUNKS = """\
 Do not publish as it is
-The answer hides anyone who moves it by up to 0.978; one person moved it by
+The answer hides anyone who moves it by up to 0.958; one person moved it by
 8.25. 50% of people in a database moved it by more than is hidden.
 In a database that they are in, the most exposed person's delta at epsilon 0.1
 is at least 0.28 with 95% confidence; the target allows 0.05. Holds for
@@ -223,7 +223,7 @@ def test_the_decision_does_not_depend_on_whether_a_page_is_written() -> None:
 def test_the_first_screen_of_a_table() -> None:
     lines = screen(table())
     assert lines[0] == "Do not publish as it is"
-    assert lines[1].startswith("At least one person is given away for certain: sum(a) less sum(b)")
+    assert lines[1].startswith("At least one person is given away for certain: sum(a) minus sum(b)")
     assert any(line.startswith("EXACT LEAK: sum(a) ") for line in lines)
     assert "moves a number by up to" in "\n".join(lines)
 
@@ -303,7 +303,6 @@ def test_a_page_says_what_to_do_in_sixty_words_and_three_figures(name: str, tmp_
 def test_a_cap_that_was_tried_is_what_to_do_instead(tmp_path: Path) -> None:
     said = said_first(*FIRST_SCREENS["cap"], tmp_path)
     assert said[0] == "Do not publish as it is"
-    instead = (
-        r"Instead: cap what each client adds, and add a little noise \(±€[0-9.]+\)\. Sign the page of that answer.*"
-    )
+    capped = r"cap what each client adds, and add a little noise \(±€[0-9.]+ in all\)"
+    instead = rf"Instead: {capped}\. Sign the page of that answer.*"
     assert re.fullmatch(instead, said[2])

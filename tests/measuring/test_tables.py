@@ -141,7 +141,7 @@ def test_a_difference_that_is_one_person_gives_them_away():
     assert risk.delta_i(0.1)[0] == 1.0
     assert risk.delta_i(0.1)[1] < 0.3
     (leak,) = risk.leaks
-    assert leak.direction == "ward A in total less women in ward A"
+    assert leak.direction == "ward A in total minus women in ward A"
     assert leak.rows.tolist() == [0]
     assert leak.largest_share == 1.0
     assert np.isinf(risk.epsilon(0.5))
@@ -156,7 +156,7 @@ def test_whoever_breaks_what_the_table_keeps_is_given_away_where_they_do():
     (leak,) = risk.leaks
     assert leak.rows.tolist() == [1]
     assert leak.largest_share == pytest.approx(len(days) / N)
-    assert leak.direction == "total less a less b less c"
+    assert leak.direction == "total minus a minus b minus c"
     assert risk.delta_i(0.1)[1] >= len(days) / N
     assert risk.delta_i(0.1)[0] < 0.2
 
@@ -409,7 +409,7 @@ def test_the_differencing_attack_is_certain_and_a_benign_pair_is_not():
     assert attack.delta_i(0.1)[0] == 1.0
     assert attack.delta_i(0.1)[1] < 0.1
     (leak,) = attack.leaks
-    assert (leak.direction, leak.rows.tolist()) == ("total less other", [0])
+    assert (leak.direction, leak.rows.tolist()) == ("total minus other", [0])
     assert attack.bounds(0.1).lower > 0.9
     near = rest + rng.normal(0, 8, 100)
     benign = pair(Results.from_arrays(rest, [rest - other]), Results.from_arrays(near, [near - other]))

@@ -48,12 +48,15 @@ def test_delta_is_what_was_measured(ordinary: empriv.Audit) -> None:
     for k in own:
         found = ordinary.bounds(float(material.epsilons[k]))
         assert material.band["upper"][k] == found.upper
-    # never narrower than the library's own bound at the same epsilon
-    between = [k for k in range(len(material.epsilons)) if k not in own][::12]
-    for k in between:
-        found = ordinary.bounds(float(material.epsilons[k]))
-        assert material.band["upper"][k] >= found.upper - 1e-12
-        assert material.band["lower"][k] <= found.lower + 1e-12
+    # delta falls in epsilon: between, the upper bound is that of a smaller one, and the lower that of a greater
+    assert np.all(np.diff(material.band["upper"]) <= 1e-12)
+    assert np.all(np.diff(material.band["lower"]) <= 1e-12)
+    for k in [k for k in range(len(material.epsilons)) if k not in own][::12]:
+        before, after = own[own < k], own[own > k]
+        if len(before):
+            assert material.band["upper"][k] == max(material.band["upper"][before[-1]], ordinary.delta(epsilons[k]))
+        if len(after):
+            assert material.band["lower"][k] == min(material.band["lower"][after[0]], ordinary.delta(epsilons[k]))
 
 
 def test_everybody_who_is_exposed_is_counted(ordinary: empriv.Audit) -> None:
@@ -162,7 +165,7 @@ def test_the_furthest_is_named_and_the_line_is_where_the_verdict_has_it(ordinary
     assert made.caption.endswith(f" Furthest: person {furthest}.")
     hidden = CHARTS["moves"](gather(ordinary, names=names, day=verdict.day, pseudonyms=True))
     assert hidden is not None
-    assert hidden.caption.endswith(f" Furthest: person {furthest} (a code name).")
+    assert hidden.caption.endswith(f" Furthest: person {furthest} (a code name: the key file tells who).")
 
 
 def test_where_days_hide_differently_moves_are_shares_of_what_their_day_hides() -> None:
@@ -214,7 +217,7 @@ def test_publishing_again_shows_the_figures_after_so_many_publications() -> None
     most = dict(zip(made.data["publications"], made.data["upper figure"], strict=True))
     assert most[52] == pytest.approx(audit.repeated(52).bounds(1.0).upper, rel=1e-5)
     drawn = [part["name"] for part in made.spec["layer"]]
-    assert drawn == ["lines", "target"]  # the other target is at another epsilon
+    assert drawn == ["lines", "target", "allowed"]  # the other target is at another epsilon
     year = publications_chart(gather(audit.repeated(5000)))
     assert year is not None
     assert 5000 in year.data["publications"]

@@ -214,7 +214,7 @@ def test_the_command_writes_both_and_refuses_in_a_sentence(
     assert Path("release.html").stat().st_mode & 0o777 == 0o600
     jsonschema.validate(yaml.safe_load(Path("entry.yaml").read_text(encoding="utf-8")), ENTRY)
     for wrong, said in (
-        ((), "--dpia or --registry"), (("--registry", "e.yaml"), "needs --curator-type"),
+        ((), "--dpia, --public or --registry"), (("--registry", "e.yaml"), "needs --curator-type"),
         (("--dpia", "a.pdf"), "must end in"), (("--dpia", "a.md"), "Missing option"),
         (("--dpia", "a.md", "--target", TARGET, "--review", "x"), "`review` must be a date"),
         (("--dpia", "a.md", "--target", TARGET, "--noise", "audit.empriv"), "--noise must be a file that"),

@@ -15,6 +15,8 @@ from empriv.report import write_report
 from empriv.words.sentences import amount
 from report.cases import NASTY
 
+REFUSE = "Refuse to sign if databases to come will not be like these, or readers know more."
+
 
 @pytest.fixture(scope="module")
 def audit() -> empriv.Audit:
@@ -30,7 +32,7 @@ def test_it_says_what_the_noise_holds(audit: empriv.Audit, tmp_path: Path, read:
     reader = read(page, viewport={"width": 390, "height": 900})
     made = audit.decision(audit.verdict(epsilon=0.5, delta=0.05), noise=noise)
     assert [text for text in reader.texts(".decision p") if "before signing" not in text] == [
-        made.line, made.reason, f"{made.promise} {made.condition} Refuse to sign if that does not hold."
+        made.line, made.reason, f"{made.promise} {made.condition} {REFUSE}"
     ]  # fmt: skip
     assert noise.law.words in reader.page.inner_text("main")
     assert f"±{amount(noise.expected_error, 'min')}" in reader.texts("#noise ~ table")[0]

@@ -76,7 +76,8 @@ def test_one_column_is_a_list_with_the_furthest_first() -> None:
 def test_numbers_side_by_side_are_maps_one_below_the_other() -> None:
     cells = tuple(Cell(number, (("ward", ward),)) for number in ("sum", "count") for ward in "AB")
     made = chart(table_of(cells, np.diag([0.1, 9.0, 1.0, 0.0])), "table")
-    assert [view["title"]["text"] for view in made.spec["vconcat"]] == ["sum", "count"]
+    said = ": the largest move that is hidden"
+    assert [view["title"]["text"] for view in made.spec["vconcat"]] == [f"sum{said}", f"count{said}"]
     assert made.data["cell"][0] == "sum: ward B"
 
 

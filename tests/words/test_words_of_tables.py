@@ -64,7 +64,7 @@ def test_few_are_listed_and_the_rest_counted() -> None:
 
 def test_sentences() -> None:
     assert cells_that_follow(1, 13).startswith("One of the 13 numbers follows from the others")
-    assert cells_that_follow(1, 13).endswith("it is the total less the other cells.")
+    assert cells_that_follow(1, 13).endswith("it is the total minus the other cells.")
     assert "Up to 7 individuals" in many_outcomes([("a", 0.5, 2), ("b", 0.1, 7)])
     assert more_leaks([(2, 0.25)]) == "EXACT LEAK: 1 more of up to 2 individuals, in up to 25% of databases."
 
@@ -72,11 +72,11 @@ def test_sentences() -> None:
 @pytest.mark.parametrize(
     ("weights", "names", "words"),
     [
-        ([1, -1], ["total", "rest"], "total less rest"),
-        ([1, -1, -1, -1], ["total", "a", "b", "c"], "total less a less b less c"),
-        ([-1, -1, -1, -1, 1], ["a", "b", "c", "d", "total"], "total less the other 4 cells (a, b, ...)"),
-        ([1, 0, -1, -1, -1, -1], ["total", "z", "a", "b", "c", "d"], "total less 4 cells (a, b, ...)"),
-        ([2, -1], ["a", "b"], "a less 0.5 b"),
+        ([1, -1], ["total", "rest"], "total minus rest"),
+        ([1, -1, -1, -1], ["total", "a", "b", "c"], "total minus a minus b minus c"),
+        ([-1, -1, -1, -1, 1], ["a", "b", "c", "d", "total"], "total minus the other 4 cells (a, b, ...)"),
+        ([1, 0, -1, -1, -1, -1], ["total", "z", "a", "b", "c", "d"], "total minus 4 cells (a, b, ...)"),
+        ([2, -1], ["a", "b"], "a minus 0.5 b"),
         ([0, 0], ["a", "b"], "nothing"),
     ],
 )

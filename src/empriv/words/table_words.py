@@ -34,8 +34,8 @@ def cells_that_follow(follow: int, count: int) -> str:
     follows, adds = ("follows", "it adds") if follow == 1 else ("follow", "they add")
     return (
         f"{number_of} of the {count:,} numbers {follows} from the others, as a total does from its cells: {adds} "
-        "nothing to anybody's delta. But hiding one cell beside its total changes nothing either: it is the total less "
-        "the other cells."
+        "nothing to anybody's delta. But hiding one cell beside its total changes nothing either: it is the total "
+        "minus the other cells."
     )
 
 

@@ -159,7 +159,7 @@ def _own_relation(fit: TableFit, influences: Influences, row: int) -> tuple[Floa
 
 
 def combination(weights: Sequence[float] | FloatArray, names: Sequence[str]) -> str:
-    """A weighted sum in words, such as "total less rest", or "total less 11 cells (a, b, ...)"."""
+    """A weighted sum in words, such as "total minus rest", or "total minus 11 cells (a, b, ...)"."""
     weights = np.asarray(weights, float)
     if not np.abs(weights).max() > 0:
         return "nothing"
@@ -170,14 +170,14 @@ def combination(weights: Sequence[float] | FloatArray, names: Sequence[str]) -> 
     lead = next((group[0] for group in alike if len(group) == 1 and len(used) > _MANY), lead)
     weights, others = weights / weights[lead], used[used != lead]
     if len(others) >= _MANY and np.ptp(weights[others]) < 1e-6 and abs(abs(weights[others[0]]) - 1) < 1e-6:
-        sign = "less" if weights[others[0]] < 0 else "plus"
+        sign = "minus" if weights[others[0]] < 0 else "plus"
         every = "the other " if len(others) == len(weights) - 1 else ""
         return f"{names[lead]} {sign} {every}{len(others):,} cells ({names[others[0]]}, {names[others[1]]}, ...)"
     text = ""
     for place in (lead, *others):
         weight = weights[place]
         times = "" if abs(abs(weight) - 1) < 1e-6 else f"{abs(weight):.4g} "
-        sign = "less" if weight < 0 else "plus"
+        sign = "minus" if weight < 0 else "plus"
         text += f" {sign} {times}{names[place]}" if text else f"{times}{names[place]}"
     return text
 

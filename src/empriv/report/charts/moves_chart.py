@@ -242,7 +242,8 @@ def _axis(unit: str, moved: MovesDrawn, nouns: Nouns) -> str:
 def _named(furthest: str, nouns: Nouns, *, pseudonym: bool) -> str:
     if not furthest:
         return ""
-    return f" Furthest: {nouns.individual or 'person'} {furthest}{' (a code name)' if pseudonym else ''}."
+    code = " (a code name: the key file tells who)" if pseudonym else ""
+    return f" Furthest: {nouns.individual or 'person'} {furthest}{code}."
 
 
 def _caption(moved: MovesDrawn, nouns: Nouns, still: int, none: int, beyond: int) -> str:

@@ -141,7 +141,7 @@ def _view(
                  "labelAngle": 0 if len(right_names) <= 8 else -40, "labelPadding": 6, "labelLimit": 110},
     }  # fmt: skip
     key = {
-        "title": "furthest move, as a share of what is hidden (blue: hidden)",
+        "title": "colour: the furthest move, as a share of that (blue: hidden)",
         "titleLimit": _WIDTH,
         "columns": 6,
         "columnPadding": 16,
@@ -164,7 +164,12 @@ def _view(
         "resolve": {"scale": {"color": "independent"}},
     }
     if title:
-        view["title"] = {"text": shortened(title, 70), "fontSize": 12, "anchor": "start", "color": INK}
+        view["title"] = {
+            "text": f"{shortened(title, 70)}: the largest move that is hidden",
+            "fontSize": 12,
+            "anchor": "start",
+            "color": INK,
+        }
     return view, len(cells) - len(kept)
 
 

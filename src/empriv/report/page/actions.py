@@ -43,7 +43,7 @@ class Actions:
     """Rows, best first, and what is said below them."""
 
     rows: tuple[ActionRow, ...]
-    heads: tuple[str, ...] = ("Action", "Hides up to", "Error of an answer", "Verdict")
+    heads: tuple[str, ...] = ("Action", "Hides up to", "Average error, cap and noise", "Verdict")
 
 
 def worst_first(verdicts: Sequence[tuple[str, Verdict]]) -> list[tuple[str, Verdict]]:
@@ -98,7 +98,9 @@ def instead_of(decision: Decision, advice: Advice | None, audit: Audit) -> tuple
         )
     # one figure: the action's own, or its error
     title = f"cap what {audit.nouns.each} adds, and add a little noise" if best.code == "cap" else best.title
-    cost = "" if any(map(str.isdigit, title)) or not best.error > 0 else f" ({error_said(best.error, advice.unit)})"
+    in_all = " in all" if best.code == "cap" else ""  # what the cap cuts off is counted
+    told = any(map(str.isdigit, title)) or not best.error > 0
+    cost = "" if told else f" ({error_said(best.error, advice.unit)}{in_all})"
     said = f"Instead: {title[0].lower()}{title[1:]}{cost}. Sign the page of that answer, not this one."
     return visible(said), True
 
@@ -129,7 +131,7 @@ def _beaten(action: Action, best: Action | None) -> bool:
 def _hides(action: Action, unit: str) -> str:
     """The largest move that is hidden after it; delta where that was not asked."""
     if action.code == "cap" and action.verdict == PASS:
-        return f"all that the cap leaves (up to {amount(action.cover, unit)})"
+        return f"{amount(action.cover, unit)}, all that the cap leaves"
     if not math.isnan(action.cover):
         return "nothing shown" if action.cover <= 0 else amount(action.cover, unit)
     return "not measured" if action.upper is None or action.upper >= 1 else f"delta at most {number(action.upper)}"

@@ -184,7 +184,7 @@ def small_print(decision: Decision, audit: Audit, *, costs: bool) -> str:
         said.append(f"The exact answer may go out: {days} differ anyway, which hides small moves.")
     said += [decision.promise, decision.condition]
     if KINDS.get(decision.word) in ("publish", "change"):
-        said.append("Refuse to sign if that does not hold.")
+        said.append(f"Refuse to sign if {days} to come will not be like these, or readers know more.")
     return " ".join(filter(None, said))
 
 
