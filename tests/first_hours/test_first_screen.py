@@ -72,7 +72,7 @@ The answer hides anyone who moves it by up to 0.701 min; one person moved it by
 1.02 min. 42% of people in a database moved it by more than is hidden. It cannot
 be told whether these are hidden.
 In a database that they are in, the most exposed person's delta at epsilon 0.1
-is at most 0.084 with 95% confidence; the target allows 0.05. About 501
+is at most 0.087 with 95% confidence; the target allows 0.05. About 501
 databases would resolve it. Holds for databases like these 100, and readers who
 may know one person's rows.
 Verdict on delta <= 0.05 at 0.1: UNRESOLVED.
