@@ -304,5 +304,4 @@ def test_a_cap_that_was_tried_is_what_to_do_instead(tmp_path: Path) -> None:
     said = said_first(*FIRST_SCREENS["cap"], tmp_path)
     assert said[0] == "Do not publish as it is"
     capped = r"cap what each client adds, and add a little noise \(±€[0-9.]+ in all\)"
-    instead = rf"Instead: {capped}\. Sign the page of that answer.*"
-    assert re.fullmatch(instead, said[2])
+    assert re.fullmatch(rf"Instead: {capped}\. Sign the page of that answer, not this one\.", said[2])

@@ -40,7 +40,7 @@ from empriv.cli.options import (
     verbose_option,
 )
 from empriv.cli.running import LOOKING, bar_of, engine_of, finish, interruptible, limits_of, write_json
-from empriv.cli.terminal import echo
+from empriv.cli.terminal import echo, quoted
 from empriv.errors import InputError
 
 
@@ -209,7 +209,7 @@ def show(path: str, noise: str | None, **given: Any) -> None:
 
 
 DEMO_QUERY = "avg(delay)"
-DEMO_TARGET = "delta <= 0.05 at 0.1"
+DEMO_TARGET = "delta <= 0.05 at 1"
 _DEMO_PAGE, _DEMO_SAVED = "empriv-demo.html", "empriv-demo.empriv"
 
 
@@ -233,5 +233,8 @@ def demo(epsilon: tuple[float, ...] | None) -> None:
     }  # fmt: skip
     settings = settings_of({}, asked)
     check_targets((_DEMO_PAGE, _DEMO_SAVED), ())
-    rows = partial(source_of, settings)
-    finish(lambda engine: audit_of(settings, engine), settings, save=_DEMO_SAVED, exits=False, rows=rows)
+    named = ("--database", "date", "--individual", "aircraft", "--query", DEMO_QUERY, "--unit", "min")
+    finish(
+        lambda engine: audit_of(settings, engine), settings, save=_DEMO_SAVED, exits=False,
+        rows=partial(source_of, settings), advise=" ".join(map(quoted, ("empriv", "advise", str(flights()), *named))),
+    )  # fmt: skip

@@ -75,6 +75,7 @@ def finish(
     short: bool = False,
     exits: bool = True,
     rows: Callable[[], Databases] | None = None,
+    advise: str = "",
     here: bool = False,
 ) -> None:
     """Make an audit, print it, write its files, and exit with 3 if a target failed, 4 if one is unresolved.
@@ -89,12 +90,13 @@ def finish(
     short : print the decision and the verdicts alone
     exits : whether a verdict decides the exit code
     rows : gives the databases, on which a page tries what can be done
+    advise : the command that advises on them; default: the one that runs now, with another name
     here : whether the audit is made in this thread, where Ctrl-C arrives: a checkpoint is then closed
     """
     quiet = settings.silent or (text is not None and text[0] == "-")
     bar = bar_of(audit_stages(settings), quiet=quiet)
     console = console_for(sys.stdout)
-    advise = typed_for("advise") if rows is not None else ""
+    advise = advise or (typed_for("advise") if rows is not None else "")
     with engine_of(limits_of(settings)) as engine:
         bar.begin("Collecting")
         made = make(engine) if here else None
@@ -227,13 +229,11 @@ def _how_often(audit: Audit, verdicts: Sequence[tuple[str, Verdict]]) -> tuple[s
 
 
 def typed_for(name: str) -> str:
-    """The command that runs now, as another one with the same rows, question and files; nothing if one of the two does
-    not take them."""
+    """The command that runs now, as another one with the same rows, question and files; nothing if it does not take
+    them."""
     here = click.get_current_context()
     root = here.find_root().command
     other = root.get_command(here, name) if isinstance(root, click.Group) else None
-    if "files" not in here.params:  # the demo has rows of its own
-        return ""
     taken = set() if other is None else {parameter.name for parameter in other.params} - _NOT_TAKEN
     words: list[str] = []
     for parameter in here.command.params:

@@ -101,7 +101,7 @@ def instead_of(decision: Decision, advice: Advice | None, audit: Audit) -> tuple
     in_all = " in all" if best.code == "cap" else ""  # what the cap cuts off is counted
     told = any(map(str.isdigit, title)) or not best.error > 0
     cost = "" if told else f" ({error_said(best.error, advice.unit)}{in_all})"
-    said = f"Instead: {title[0].lower()}{title[1:]}{cost}. Sign the page of that answer, not this one."
+    said = f"Instead: {title[0].lower()}{title[1:]}{cost}."
     return visible(said), True
 
 

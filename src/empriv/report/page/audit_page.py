@@ -106,7 +106,7 @@ def page_of(
         "inside": INSIDE,
         "decision": decision,
         "decision_kind": KINDS.get(decision.word, "open"),
-        "instead": instead,
+        "instead": f"{instead} Sign the page of that answer, not this one." if costs else instead,
         "way": costs,
         "beyond": "" if costs else decision.beyond,
         "small": small_print(decision, audit, costs=costs),
