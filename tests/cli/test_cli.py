@@ -258,7 +258,7 @@ class TestErrors:
             ({"sales.csv": "none*.csv"}, "The file must match a file, got 'none*.csv'."),
             ({"sales.csv": "sales.xlsx"}, "Hint: save the sheet as CSV"),
             ({"sales.csv": "sales.feather"}, "`source` must be a file whose name ends in"),
-            ({"sales.csv": "sales.sqlite"}, "An SQLite file must be given with its table. Hint: table"),
+            ({"sales.csv": "sales.sqlite"}, "An SQLite file must be given with its table. Hint: --table"),
             ({"sales.csv": "postgresql://u:p@h/d"}, "A PostgreSQL server must be given with a table or a SELECT."),
         ],
     )
