@@ -148,7 +148,8 @@ def audited_alike(asked: Audit, published: Results) -> Audit:
         alone = replace(alone, against=measure_given(published, asked.against.given, density=asked.density))
     elif asked.against is not None:
         facts, arrays = known_to_parts(asked.against)
-        alone = replace(alone, against=known_from_parts(facts, arrays, published, asked.density))
+        anew = None if facts is None else {**facts, "steps": ()}  # chosen for what is published
+        alone = replace(alone, against=known_from_parts(anew, arrays, published, asked.density))
     elif asked.nothing_known is not None:
         against, nothing_known = infer_public_knowledge(published, asked.density)
         alone = replace(alone, against=against, nothing_known=nothing_known)

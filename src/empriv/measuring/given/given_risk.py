@@ -25,7 +25,6 @@ from empriv.errors import InputError
 from empriv.measuring.any_risk import largest_influence
 from empriv.measuring.densities.density import Density, density_or_default, is_literal
 from empriv.measuring.given.calendar import LEAST_BENT, Times, calendar_terms, order_of, required_times
-from empriv.measuring.given.iid_tests import iid_tests, same_within
 from empriv.measuring.given.reader_knowledge import Given
 from empriv.measuring.given.regression import (
     LEAST_LEFT,
@@ -38,7 +37,7 @@ from empriv.measuring.given.regression import (
     quantity_terms,
     regress_out,
 )
-from empriv.measuring.line.atoms import Pairs, tie_tolerance
+from empriv.measuring.line.atoms import Pairs
 from empriv.measuring.line.blocks import Block
 from empriv.measuring.line.last_digits import pairs_at_step
 from empriv.measuring.line.moves import Moves, moves_of
@@ -51,7 +50,8 @@ SILENT = 0.05
 FEWEST = 8  # databases that can be tested
 LEAST_CHOSEN = LEAST_LEFT + 2  # databases: a level and a trend are fitted at least
 _SAME = 1e-12  # masses that differ by less differ by rounding
-_STEPS = ("nothing", "logarithm", "calendar", "previous", "lags", "spread")
+_UNDATED = ("nothing", "logarithm")  # steps that need no order
+_STEPS = (*_UNDATED, "calendar", "previous", "lags", "spread")
 
 
 @dataclass(frozen=True)
@@ -63,11 +63,13 @@ class Step:
     name : "nothing", "logarithm", "calendar", "previous", "lags" or "spread"
     p : of the i.i.d. tests on the residuals
     statistic : the strongest departure
+    bends : whether the trend is counted as known with its square and cube
     """
 
     name: str
     p: float
     statistic: str
+    bends: bool = False
 
 
 def choose(
@@ -76,6 +78,7 @@ def choose(
     times: Times | None,
     *,
     positive: bool = True,
+    taken: Sequence[Step] = (),
 ) -> tuple[Residuals, tuple[Step, ...]]:
     """The residuals that were chosen, and the steps that were taken.
 
@@ -85,15 +88,18 @@ def choose(
     terms : what is known in any case
     times : when the databases were; None if they have no order: then only the logarithm is tried
     positive : whether results without people who are not listed are all positive
+    taken : the steps of an audit that was saved. The last is taken again with its tests, and those after it if these
+        object; those before it are not, so that what a file says can add to what is known and never takes from it
     """
-    everything = calendar_terms(times) if times is not None else []
+    bent = bool(taken) and taken[-1].bends and taken[-1].name not in _UNDATED
+    everything = calendar_terms(times, bends=bent) if times is not None else []
     order = None if times is None else times.order
     positive = positive and all_positive(results)
     y = results.q.reshape(results.n_databases, -1).mean(axis=1) if positive else np.zeros(0)
-    steps: list[Step] = []
+    steps = list(taken[:-1])
     chosen: Residuals | None = None
-    for name in _STEPS:
-        dated = name not in ("nothing", "logarithm")
+    for name in remaining(_STEPS, taken):
+        dated = name not in _UNDATED
         known = [*terms, *everything] if dated else list(terms)
         logarithm = name != "nothing" and positive and prefers_logarithm(y, known)
         if (name == "logarithm" and not logarithm) or (dated and times is None):
@@ -114,26 +120,27 @@ def choose(
         p, statistic = objection(left, times)
         if not dated and everything:
             p = min(p, calendar_p(left, everything, times))
-        steps.append(Step(name, p, statistic))
+        steps.append(Step(name, p, statistic, bends=dated and bends(everything)))
         if p > SILENT:
             break
-    assert chosen is not None
+    if chosen is None:  # a file says that a step was taken which these results do not take
+        return choose(results, terms, times, positive=positive)
     return chosen, tuple(steps)
+
+
+def remaining(names: Sequence[str], taken: Sequence[Step]) -> Sequence[str]:
+    """The steps from the last that was taken on; all of them if none was."""
+    places = [names.index(step.name) for step in taken]
+    if places != sorted(set(places)) or any(step.p > SILENT for step in taken[:-1]):
+        raise ValueError("steps")
+    return names[places[-1] :] if places else names
 
 
 def objection(left: Residuals, times: Times | None) -> tuple[float, str]:
     """p of the i.i.d. tests on the residuals, and the strongest departure; 1 where there is no order, or too little."""
-    values = rests(left)
-    if times is None or len(values) < FEWEST:
+    if times is None or len(left.rests) < FEWEST:
         return 1.0, ""
-    tested = iid_tests(values)
-    return tested.p, tested.statistic
-
-
-def rests(left: Residuals) -> FloatArray:
-    """(n,) residuals, averaged over draws, without rounding; databases without a number are left out."""
-    values = left.fit.left[np.isfinite(left.fit.left)]
-    return same_within(values, tie_tolerance(left.original.q))
+    return left.in_order.p, left.in_order.statistic
 
 
 def bends(terms: Sequence[Term]) -> bool:
@@ -275,6 +282,7 @@ def measure_given(
     *,
     density: Density | None = None,
     positive: bool = True,
+    taken: Sequence[Step] = (),
 ) -> GivenRisk:
     """The risk given what is known.
 
@@ -284,7 +292,7 @@ def measure_given(
     given : what is known
     known : the values of its quantities, where these are SQL or functions
     density : how densities are estimated
-    positive : as for `choose`
+    positive, taken : as for `choose`
     """
     if results.components is not None:
         raise InputError(
@@ -305,7 +313,7 @@ def measure_given(
         times = required_times(results, "previous")
     order = None if times is None else times.order
     if given.auto:
-        left, steps = choose(results, terms, times, positive=positive)
+        left, steps = choose(results, terms, times, positive=positive, taken=taken)
     else:
         left = regress_out(results, terms, order=order, previous=given.previous)
     risk = _given(left, given, steps, recipe, quantities, results)

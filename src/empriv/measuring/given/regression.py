@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,8 @@ import numpy.typing as npt
 
 from empriv.errors import InputError
 from empriv.measuring.densities.selection import spread as spread_of
+from empriv.measuring.given.iid_tests import IidTests, iid_tests, same_within
+from empriv.measuring.line.atoms import tie_tolerance
 from empriv.results import FloatArray, IntArray, Results
 
 
@@ -468,6 +471,17 @@ class Residuals:
     previous: int
     dropped: int
     places: IntArray
+
+    @cached_property
+    def rests(self) -> FloatArray:
+        """Residuals, averaged over draws, without rounding; databases without a number are left out."""
+        left = self.fit.left
+        return same_within(left[np.isfinite(left)], tie_tolerance(self.original.q))
+
+    @cached_property
+    def in_order(self) -> IidTests:
+        """What the i.i.d. tests find in them, in the order of time."""
+        return iid_tests(self.rests)
 
     def of_people(self, results: Results) -> Residuals:
         """The residuals of the results without other individuals, with everyone as they were."""

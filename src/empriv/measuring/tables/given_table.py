@@ -16,7 +16,7 @@ import numpy as np
 from empriv.errors import InputError
 from empriv.measuring.densities.density import Density, density_or_default, is_literal
 from empriv.measuring.given.calendar import calendar_terms, order_of, required_times
-from empriv.measuring.given.given_risk import FEWEST, SILENT, Step, quantities_of
+from empriv.measuring.given.given_risk import FEWEST, SILENT, Step, quantities_of, remaining
 from empriv.measuring.given.iid_tests import iid_tests
 from empriv.measuring.given.reader_knowledge import Given
 from empriv.measuring.given.regression import LEAST_LEFT, Term, check_enough, explained_by, number_term
@@ -70,7 +70,12 @@ class GivenTableRisk(TableRisk):
 
 
 def measure_given_table(
-    results: Results, given: Given, known: Any = None, *, density: Density | None = None
+    results: Results,
+    given: Given,
+    known: Any = None,
+    *,
+    density: Density | None = None,
+    taken: Sequence[Step] = (),
 ) -> GivenTableRisk:
     """The risk of a table given what is known; arguments as for `measure_given`."""
     columns = tuple(given.quantities) if known is None else tuple(known)
@@ -85,7 +90,7 @@ def measure_given_table(
     dates = [] if times is None else calendar_terms(times)
     steps: tuple[Step, ...] = ()
     if given.auto:
-        terms, lags, steps = _choose(results, quantities, dates, order, ordered=times is not None)
+        terms, lags, steps = _choose(results, quantities, dates, order, ordered=times is not None, taken=taken)
     else:
         terms = [*quantities, *(dates if given.calendar else [])]
         lags = tuple(range(1, given.previous + 1))
@@ -133,13 +138,20 @@ def _axes_of(fit: TableFit, count: int) -> FloatArray:
 
 
 def _choose(
-    results: Results, quantities: Sequence[Term], dates: Sequence[Term], order: IntArray, *, ordered: bool
+    results: Results,
+    quantities: Sequence[Term],
+    dates: Sequence[Term],
+    order: IntArray,
+    *,
+    ordered: bool,
+    taken: Sequence[Step] = (),
 ) -> tuple[list[Term], tuple[int, ...], tuple[Step, ...]]:
     """As much as it takes until the axes of the residuals look independent and identically distributed."""
-    steps: list[Step] = []
+    taken = taken if ordered else ()
+    steps = list(taken[:-1])
     terms: list[Term] = list(quantities)
     lags: tuple[int, ...] = ()
-    for name in _STEPS if ordered else _STEPS[:1]:
+    for name in remaining(_STEPS, taken) if ordered else _STEPS[:1]:
         wanted = [*quantities, *(dates if name != "nothing" else [])]
         wanted_lags = (1,) if name == "previous" else ()
         kept, known = _with_lags(results, wanted, wanted_lags, order)

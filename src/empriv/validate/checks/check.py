@@ -6,7 +6,7 @@ kind of risk (`checks_of`); those here need the results alone, and so are made f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import singledispatch
 
 import numpy as np
@@ -15,7 +15,7 @@ from empriv.errors import InputError
 from empriv.judge.upper import LEAST_DATABASES
 from empriv.measuring.any_risk import AnyRisk
 from empriv.measuring.given.calendar import order_of
-from empriv.measuring.given.iid_tests import iid_tests, power_at
+from empriv.measuring.given.iid_tests import IidTests, iid_tests, power_at
 from empriv.measuring.line.atoms import lattice
 from empriv.results import FloatArray, Results
 from empriv.words.message import Message, gravest_first
@@ -77,19 +77,22 @@ def order_check(results: Results, series: Mapping[str, FloatArray]) -> Message:
 _IID = "Independent, identically distributed databases"
 
 
-def iid_check(n: int, series: Mapping[str, FloatArray]) -> Message:
-    """Whether series of numbers on the databases, in their order, look independent and identically distributed."""
+def iid_check(n: int, series: Mapping[str, FloatArray], *, tested: Callable[[], IidTests] | None = None) -> Message:
+    """Whether series of numbers on the databases, in their order, look independent and identically distributed.
+
+    ``tested`` gives what the tests found where they were run before.
+    """
     if n < _FEWEST_TESTED:
         said = f"{so_many(n, 'are')} too few to test for independence."
         return Message("iid", said, "warning", {"n": n}, _IID)
     # The smallest p is compared with its own law: no correction is due for many series.
-    tested = iid_tests(np.stack(list(series.values())))
+    found = iid_tests(np.stack(list(series.values()))) if tested is None else tested()
     power = {f"power_{name}": power_at(n, name) for name in ("trend", "serial", "shift", "spread")}
-    numbers = {"p": tested.p, "n": n, **power, "statistic": tested.statistic}
-    if tested.p <= SIGNIFICANT:
+    numbers = {"p": found.p, "n": n, **power, "statistic": found.statistic}
+    if found.p <= SIGNIFICANT:
         said = (
-            f"The databases do not look independent and identically distributed: {tested.statistic} in "
-            f"{list(series)[tested.series]} (p = {number(tested.p)}). Every figure here assumes that they are."
+            f"The databases do not look independent and identically distributed: {found.statistic} in "
+            f"{list(series)[found.series]} (p = {number(found.p)}). Every figure here assumes that they are."
         )
         return Message("iid", said, "error", numbers, _IID)
     only = "" if power["power_trend"] > 0.95 else "only "

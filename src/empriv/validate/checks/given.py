@@ -9,20 +9,18 @@ import numpy as np
 
 from empriv.measuring.given.calendar import order_of
 from empriv.measuring.given.given_risk import GivenRisk
-from empriv.measuring.given.iid_tests import same_within
 from empriv.measuring.given.regression import changing, curvature
-from empriv.measuring.line.atoms import tie_tolerance
+from empriv.validate.bounds.line_bounds import bound_inputs
 from empriv.validate.checks.check import checks_of, iid_check, leak_check
-from empriv.validate.checks.one_number import CERTAIN, SUSPICIOUS, checks_of_number, leaks
+from empriv.validate.checks.one_number import CERTAIN, RISKIEST, SUSPICIOUS, checks_without_order, leaks, riskiest
 from empriv.words.message import Message
 from empriv.words.outcomes import outcome_name
-
-_OF_RESULTS = ("iid", "exact-leak")  # tested in the results, not in their residuals
 
 
 @checks_of.register(GivenRisk)
 def checks_of_given(risk: GivenRisk, epsilon: float) -> list[Message]:
-    usual = [check for check in checks_of_number(risk, epsilon) if check.code not in _OF_RESULTS]
+    made = checks_without_order(risk, epsilon, bound_inputs(risk), riskiest(risk, epsilon, RISKIEST))
+    usual = [check for check in made if check.code != "exact-leak"]  # tested in the results, not in their residuals
     known_leaks = [leak_check(outcome_name(code), count, share) for code, (count, share) in leaks(risk.atoms).items()]
     return [
         _left_check(risk),
@@ -35,14 +33,12 @@ def checks_of_given(risk: GivenRisk, epsilon: float) -> list[Message]:
 
 def _left_check(risk: GivenRisk) -> Message:
     """The i.i.d. tests on the residuals: in the order of time, or by size where databases have no order."""
-    left = risk.left.fit.left
-    here = np.isfinite(left)
-    values = same_within(left[here], tie_tolerance(risk.left.original.q))
-    ordered = order_of(risk.whole) is not None
-    if not ordered:
-        values = values[np.argsort(risk.left.fit.level[here], kind="stable")]
-    name = "the residuals of the results" if ordered else "the residuals of the results, sorted by the fitted value"
-    return iid_check(len(values), {name: values})
+    values = risk.left.rests
+    if order_of(risk.whole) is not None:
+        return iid_check(len(values), {"the residuals of the results": values}, tested=lambda: risk.left.in_order)
+    level = risk.left.fit.level[np.isfinite(risk.left.fit.left)]
+    by_size = values[np.argsort(level, kind="stable")]
+    return iid_check(len(values), {"the residuals of the results, sorted by the fitted value": by_size})
 
 
 def _model_checks(risk: GivenRisk) -> list[Message]:

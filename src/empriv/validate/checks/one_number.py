@@ -177,9 +177,13 @@ def checks_of_number(risk: Risk, epsilon: float) -> list[Message]:
         # a sum of differences: what rounding makes of a constant influence is no trend
         "the influence of the riskiest individuals": same_within(influence, 2 * RISKIEST * ground.tolerance),
     }
+    return [order_check(risk.results, series), *checks_without_order(risk, epsilon, ground, rows)]
+
+
+def checks_without_order(risk: Risk, epsilon: float, ground: BoundInputs, rows: IntArray) -> list[Message]:
+    """The checks of one number that do not ask whether databases are alike in their order; ``rows`` are riskiest."""
     return [
-        order_check(risk.results, series),
-        number_check(n),
+        number_check(ground.n_databases),
         *leak_checks(risk),
         others_check(risk.results, rows),
         ties_check(risk.results),
