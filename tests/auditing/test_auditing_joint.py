@@ -61,7 +61,7 @@ def test_each_query_alone_is_there_and_smaller(made: empriv.Audit, data: empriv.
 def test_words_name_the_direction_and_say_what_is_joint(made: empriv.Audit) -> None:
     said = with_validity(made, made.summary())
     first, second = made.components
-    assert f"{first} less {second}" in said.alarms[0]
+    assert f"{first} minus {second}" in said.alarms[0]
     assert said.alarms[0].startswith("EXACT LEAK")
     assert any("of all 2 numbers together" in note for note in said.notes)
     assert any(note.startswith("Each number alone, delta at epsilon 0.1") for note in said.notes)

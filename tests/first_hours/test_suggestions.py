@@ -211,16 +211,47 @@ def test_a_refused_query_says_what_to_write(rows: pd.DataFrame, query: str, hint
 
 def test_a_table_whose_cells_come_and_go_is_asked_for_cell_by_cell(rows: pd.DataFrame) -> None:
     """Noise hides no row that one person makes; counts of each kind, 0 where there is none, are a table it can hide."""
-    rows["kind"] = np.where((rows["who"] == 3) & (rows["day"] % 5 == 0), "rare", "usual")
+    rows["colour"] = np.where((rows["who"] == 3) & (rows["day"] % 5 == 0), "rare", "usual")
     rows.to_parquet("rows.parquet")
-    grouped = run(*AUDIT, "--query", "SELECT kind, count(*) FROM data GROUP BY kind", *TARGET, "--save", "g.empriv")
+    query = "SELECT colour, count(*) FROM data GROUP BY colour"
+    grouped = run(*AUDIT, "--query", query, *TARGET, "--save", "g.empriv")
     assert grouped.exit_code == 3
     said = " ".join(grouped.output.split())
     assert "Next: ask for each cell by itself" in said
-    assert "count(*) FILTER (WHERE" in said
-    cells = ", ".join(f"count(*) FILTER (WHERE kind = '{kind}') AS {kind}" for kind in ("rare", "usual"))
+    assert "count(*) FILTER (WHERE colour = 'a') AS a, ... in place of GROUP BY colour" in said
+    cells = ", ".join(f"count(*) FILTER (WHERE colour = '{kind}') AS {kind}" for kind in ("rare", "usual"))
     run(*AUDIT, "--query", f"SELECT {cells} FROM data", *TARGET, "--save", "c.empriv")
     assert run("noise", "c.empriv", "--epsilon", "0.5", "--delta", "0.05").exit_code == 0
+
+
+def test_noise_is_not_suggested_for_tables_of_databases_that_are_not_alike(rows: pd.DataFrame) -> None:
+    """`empriv noise` saves none for them."""
+    wild = rows["day"] >= 20
+    rows["amount"] = np.where(wild, rows["amount"] * (1 + 9 * (rows["day"] % 3)), 40 + rows["amount"] / 40)
+    rows["other"] = rows["amount"] * np.random.default_rng(1).uniform(0.9, 1.1, len(rows))
+    rows.to_parquet("rows.parquet")
+    audited = run(*AUDIT, "--query", "sum(amount)", "--query", "sum(other)", *TARGET, "--save", "a.empriv")
+    assert "Next: the databases are not alike, which no noise mends" in " ".join(audited.output.split())
+    refused = run("noise", "a.empriv", "--epsilon", "0.5", "--delta", "0.05", "--save", "n.empriv")
+    assert "The noise is not saved" in " ".join(refused.output.split())
+    assert not Path("n.empriv").exists()
+
+
+def test_numbers_that_come_and_go_are_asked_for_as_0(rows: pd.DataFrame) -> None:
+    rows["amount"] = rows["amount"].where((rows["who"] == 3) & (rows["day"] % 5 != 0))
+    rows.to_parquet("rows.parquet")
+    said = " ".join(run(*AUDIT, "--query", "count(*)", "--query", "sum(amount)", *TARGET).output.split())
+    assert "Next: ask for numbers that are always there, such as coalesce(sum(x), 0)" in said
+
+
+def test_databases_whose_previous_answers_are_not_known_are_not_called_too_few_that_there_are(
+    rows: pd.DataFrame,
+) -> None:
+    rows[rows["day"] < 36].to_parquet("rows.parquet")
+    said = " ".join(run(*AUDIT, "--query", "sum(amount)", *TARGET, "--known", "previous:7").output.split())
+    assert (
+        "Next: collect more databases: what readers know leaves 29 of the 36 to judge, and with fewer than 30" in said
+    )
 
 
 @pytest.mark.slow

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from empriv.auditing.audit import Audit
     from empriv.collecting import Databases, DuckDBEngine
     from empriv.comparing.ways import Action
+    from empriv.results import Results
     from empriv.validate.verdict import Verdict
     from empriv.words.decision import Decision
 
@@ -264,13 +265,18 @@ def next_step(
     audit: Audit, verdicts: Sequence[Verdict], decision: Decision, saved: str | None, advise: str = ""
 ) -> tuple[str, str]:
     """What to do next, and the command that does it, if one does; ``advise`` is that for advice with the rows."""
+    from empriv.validate.checks.check import outlasts_noise  # only audits need it
+
     if decision.word == NO_TARGET:
         return 'say what is private enough, such as --target "delta <= 0.05 at 0.1", for a decision.', ""
     if decision.word == PUBLISH:
         return "if you publish it again and again, ask for that, such as --times 30.", ""
     worst = max(verdicts, key=_how_bad)
-    if any(check.code == "databases" and check.severity == "error" for check in worst.checks):
-        return "collect more databases: with fewer than 30 there is no upper bound.", ""
+    few = [check for check in worst.checks if check.code == "databases" and check.severity == "error"]
+    if few:
+        judged, n = few[0].numbers["n"], audit.n_databases
+        left = f"what readers know leaves {judged:,} of the {n:,} to judge, and " if judged < n else ""
+        return f"collect more databases: {left}with fewer than 30 there is no upper bound.", ""
     # the strictest limits at its epsilon, by figure: advice is about one epsilon
     limits: dict[str, float] = {}
     for verdict in verdicts:
@@ -280,9 +286,11 @@ def next_step(
     one_number = audit.results.components is None
     one = one_number and audit.times == 1
     if not one_number and _cells_come_and_go(audit):
+        return f"{_always_there(audit.results)}; and audit again.", ""
+    if not one and any(check.severity == "error" and outlasts_noise(check) for check in worst.checks):
         return (
-            "ask for each cell by itself, so that none comes and goes with one person: count(*) FILTER (WHERE kind = "
-            "'a') AS a, ... in place of GROUP BY kind; and audit again."
+            "the databases are not alike, which no noise mends (--verbose): audit those since they last changed, or "
+            "say more of what readers know, such as --known calendar --known count(*)."
         ), ""
     if audit.in_chunks or not (one or (audit.takes_noise and "delta" in limits)):
         return "ask for less, such as sum(least(amount, 60)) for amounts up to 60, and audit again.", ""
@@ -294,6 +302,20 @@ def next_step(
         times = "" if audit.times == 1 else f" --times {audit.times}"
         command = f"empriv noise {name} --epsilon {at} --delta {limits['delta']:g}{times}"
     return "see what you can do, and what it costs" + (":" if saved else " (after --save audit.empriv):"), command
+
+
+def _always_there(results: Results) -> str:
+    """What to ask in place of numbers that come and go with one person."""
+    cell = max(results.cells or (), key=lambda cell: len(cell.keys), default=None)
+    if cell is None or not cell.keys:
+        return "ask for numbers that are always there, such as coalesce(sum(x), 0) in place of sum(x)"
+    columns = [column for column, _ in cell.keys]
+    here = " AND ".join(f"{column} = 'a'" for column in columns)
+    one = f"count(*) FILTER (WHERE {here}) AS a"
+    return (
+        f"ask for each cell by itself, so that none comes and goes with one person: {one}, ... in place of GROUP BY "
+        f"{', '.join(columns)}, and coalesce(..., 0) around sums"
+    )
 
 
 def _cells_come_and_go(audit: Audit) -> bool:
