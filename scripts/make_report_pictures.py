@@ -86,7 +86,7 @@ CASES: dict[str, tuple[Callable[[], empriv.Audit], float, float, bool]] = {
     "pass": (visitors, 0.1, 0.05, False),
     "noise": (takings, 0.1, 0.05, True),
     "cap": (revenue, 1.0, 0.05, False),
-    "fail": (delays, 0.1, 0.05, False),
+    "fail": (delays, 1.0, 0.05, False),
     "few": (lambda: delays("SELECT * FROM flights WHERE date < DATE '2013-01-26'"), 0.1, 0.05, False),
     "table": (wards, 1.0, 0.1, False),
     "series": (lambda: delays().repeated(52), 1.0, 0.05, False),
