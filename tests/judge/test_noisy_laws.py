@@ -8,6 +8,7 @@ from scipy import integrate, stats
 
 from empriv.judge import noisy_laws
 from empriv.judge.noise_kernels import NoiseKernel, alone, classical
+from empriv.measuring.line.atoms import spreads
 
 EPSILONS = np.array([0.0, 0.1, 1.0])
 KERNELS = [
@@ -73,6 +74,24 @@ def test_bandwidths_are_those_of_the_rule(monkeypatch):
     np.testing.assert_allclose(
         noisy_laws.bandwidths(x), in_numpy(monkeypatch, lambda: noisy_laws.bandwidths(x)), rtol=1e-9
     )
+
+
+def test_likeliest_bandwidths_have_the_largest_likelihood_of_results_left_out():
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(12, 90))
+    x[1], x[2], x[3, :50], x[4] = np.round(x[1], 1), 3.0, 1.0, rng.exponential(size=90) ** 3
+    found = noisy_laws.likeliest_bandwidths(x)
+    assert found[2] == 0
+    for row, h, widest in zip(x, found, noisy_laws._widest(90) * spreads(x), strict=True):
+        apart = np.abs(row[:, None] - row)
+        apart[apart == 0] = np.inf  # itself, and its equals
+
+        def likelihood(width, apart=apart):
+            return np.log(np.maximum(np.exp(-apart / width).sum(axis=1), 1e-300)).sum() - 90 * np.log(width)
+
+        if widest > 0:
+            assert h == pytest.approx(max(widest * noisy_laws._GRID, key=likelihood), rel=1e-9)
+    np.testing.assert_allclose(found, [noisy_laws.likeliest_bandwidths(row[None])[0] for row in x], rtol=1e-12)
 
 
 def density(kernel, x, points):

@@ -23,7 +23,7 @@ from empriv.judge import noisy_laws_in_numpy
 from empriv.judge.noise_kernels import NoiseKernel
 from empriv.measuring.densities.density import Kde
 from empriv.measuring.densities.kernels import kernel_named
-from empriv.measuring.line.atoms import spreads, tie_tolerance
+from empriv.measuring.line.atoms import spreads
 from empriv.results import FloatArray
 
 Compiled = Callable[..., int] | None
@@ -34,7 +34,7 @@ LEVELS = (0.0, 0.5, 0.7, 0.8, 0.9, 1.0)
 _CHUNK = 256  # rows in one call: what numpy holds at once, and how soon an interruption is heard
 _GRID = np.geomspace(0.02, 1.0, 24)
 _EXTRAPOLATED = np.array([2.0, -1.0])
-_ROWS = 32  # whose likelihoods are held at once
+_ROWS = 8  # whose likelihoods are held at once
 
 
 def corrections(level: float) -> tuple[float, float]:
@@ -159,24 +159,33 @@ def likeliest_bandwidths(x: FloatArray) -> FloatArray:
 
 
 def _likeliest(x: FloatArray) -> FloatArray:
-    """Of sorted rows, those of equal results left out together."""
+    """Of sorted rows; equal results are one value (rows, n) with its count, and the last one fills what is left."""
     rows, n = x.shape
     widest = _widest(n) * spreads(x)
     h = np.where(widest > 0, widest, 1.0)[:, None] * _GRID  # (rows, bandwidths)
-    apart = np.diff(x, axis=1) > tie_tolerance(x)
-    fade = np.exp(-np.diff(x, axis=1)[:, None, :] / h[:, :, None])
-    below, above = np.zeros((2, rows, len(_GRID), n))
-    for sums, order in ((below, range(1, n)), (above, range(n - 2, -1, -1))):
-        seen, alike = np.ones((2, rows, len(_GRID)))  # all points so far, and those equal to the last
-        for k in order:
-            gap = k - 1 if sums is below else k
-            new = apart[:, gap][:, None]
-            sums[:, :, k] = np.where(new, seen * fade[:, :, gap], (seen - alike) * fade[:, :, gap])
-            alike = np.where(new, 1.0, alike + 1.0)
-            seen = sums[:, :, k] + alike
-    score = np.log(np.maximum(below + above, 1e-300)).sum(axis=2) - n * np.log(h)
+    apart = np.diff(x, axis=1) > 4 * np.spacing(np.abs(x).max(axis=1))[:, None]
+    row, place = np.arange(rows)[:, None], np.pad(np.cumsum(apart, axis=1), ((0, 0), (1, 0)))
+    first = np.pad(apart, ((0, 0), (1, 0)), constant_values=True)
+    value = np.repeat(x[:, -1:], n, axis=1)
+    value[np.nonzero(first)[0], place[first]] = x[first]
+    count = np.bincount((row * n + place).ravel(), minlength=rows * n).reshape(rows, 1, n).astype(float)
+    fade = np.exp(-np.diff(value, axis=1)[:, None, :] / h[:, :, None])
+    beside = np.zeros((rows, len(_GRID), n))
+    beside[..., 1:] += _faded(fade, count[..., :-1])
+    beside[..., :-1] += _faded(fade[..., ::-1], count[..., :0:-1])[..., ::-1]
+    score = (count * np.log(np.maximum(beside, 1e-300))).sum(axis=2) - n * np.log(h)
     best = h[np.arange(rows), np.argmax(score, axis=1)]
     return np.where((widest > 0) & apart.any(axis=1), best, 0.0)
+
+
+def _faded(fade: FloatArray, count: FloatArray) -> FloatArray:
+    """s_k = fade_k (s_(k-1) + count_k) along the last axis, in log2 n steps: each makes the sums twice as long."""
+    sums, product, step = fade * count, fade.copy(), 1
+    while step < sums.shape[-1]:
+        sums[..., step:] += product[..., step:] * sums[..., :-step]
+        product[..., step:] *= product[..., :-step].copy()
+        step *= 2
+    return sums
 
 
 def bandwidths_in_numpy(x: FloatArray) -> FloatArray:

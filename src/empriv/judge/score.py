@@ -113,10 +113,12 @@ def upper(
     if one.kernels:
         free = bound(w_of(one, grid), level).max(axis=(1, 2))
         return np.asarray(np.maximum(np.clip(np.minimum(most, free), 0.0, 1.0), floor))
-    each = of_moves(one.values.T, one.move, grid, draws=one.draws, level=level, known_smooth=True).values.max(axis=0)
+    h = likeliest_of(one.values.T, one.draws)
+    each = of_moves(one.values.T, one.move, grid, draws=one.draws, level=level, h=h, known_smooth=True).values.max(
+        axis=0
+    )
     if len(one.move) == 1 or np.all(each >= 1):
         return np.asarray(each)
-    h = likeliest_of(one.values.T, one.draws)
     together = np.empty(len(grid))
     for k, epsilon in enumerate(grid.tolist()):
         g = finest(epsilon) * h
