@@ -1,7 +1,7 @@
 """How often the judge's bounds hold, how large they are, and what its noise costs, on laws whose truth is known.
 
-    python benchmarks/judge.py [--quick] [--only coverage|cover|noise|lower|speed] [--runs 100] [--law NAME] [--n 100]
-        [--as-it-is]
+    python benchmarks/judge.py [--quick] [--only coverage|cover|noise|beside|lower|speed] [--runs 100] [--law NAME]
+        [--n 100] [--as-it-is]
 
 `judge_families.py` holds the laws. The truth is a sum over their masses. Sections:
 
@@ -10,6 +10,8 @@
 * noise: the least noise for people who are there in 100, 30 and 2.5% of the databases: is the truth within the target
   on a random database, on the day of the largest move that was seen, and given presence? Its error over that of noise
   found with the truth, and over classical noise of the same (epsilon, delta, move).
+* beside: covers of answers with somebody in all of them who moves each up or down, by .1, .3 or 1 sd (exponential):
+  honest if they hide it in the law of the others; D* over the true one.
 * lower: the cross-fitted limit and a bet, on shift pairs: above the truth, and above half of it.
 * speed: bounds, cover and least noise for 10,000 people and 365 databases, over one `measure`.
 """
@@ -283,6 +285,35 @@ def influence_for(law: Law, name: str, epsilon: float, delta: float) -> float:
     return high
 
 
+def beside(arguments: argparse.Namespace) -> None:
+    runs, scales = max(10, arguments.runs // 10), ("0", ".7h")
+    print(f"\nCovers beside somebody who moves every answer up or down: honest, % of {runs} runs (D* over the true)")
+    print(f"{'':24}{'sd':>5}{'n':>5}{'eps':>5}" + "".join(f"{name:>14}" for name in scales))
+    found: dict[str, list[float]] = {}
+    for kind, law, n, _ in cells(arguments, tuple(n for n in arguments.sizes if n >= 100)):
+        if kind != "plain":
+            continue
+        for size in (0.1, 0.3, 1.0):
+            rng = seeded(law.name, n, "beside", size)
+            x = np.stack([law.draw(rng, n) for _ in range(runs)])
+            q = x + size * law.sd * rng.exponential(size=x.shape) * rng.choice([-1.0, 1.0], x.shape)
+            h = float(np.median(bandwidths(q)))
+            risks = [empriv.measure(with_them, without[None]) for with_them, without in zip(q, x, strict=True)]
+            for epsilon in EPSILONS:
+                line = f"{law.name:24}{size:>5}{n:>5}{epsilon:>5}"
+                for name in scales:
+                    kernel = kernel_of(name, h, law.sd)
+                    noise = kernel.scale if kernel else 0.0
+                    moves = np.array([risk.cover(epsilon, DELTA, noise=noise) for risk in risks])
+                    best = true_cover(law, epsilon, kernel, law.whole_moves)
+                    honest = float(np.mean(np.floor(moves / law.unit + 1e-6) * law.unit <= best))
+                    found.setdefault(name, []).append(honest)
+                    line += f"{100 * honest:>6.0f} ({np.median(moves) / best:5.2f})"
+                print(line, flush=True)
+    for name, each in found.items():
+        print(f"  {name:6} least {100 * min(each):.0f}, mean {100 * np.mean(each):.1f}")
+
+
 def bets(x: FloatArray, d: float, epsilon: float, kernel: NoiseKernel) -> float:
     """A bet on half of the databases, of the set that the other half chose."""
     from empriv.judge.noisy_laws import values
@@ -375,7 +406,7 @@ def speed(arguments: argparse.Namespace) -> None:
         print(line, flush=True)
 
 
-SECTIONS = {"coverage": coverage, "cover": honesty, "noise": noise, "lower": lowers, "speed": speed}
+SECTIONS = {"coverage": coverage, "cover": honesty, "noise": noise, "beside": beside, "lower": lowers, "speed": speed}
 
 
 def main(words: Sequence[str] | None = None) -> None:

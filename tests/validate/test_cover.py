@@ -166,6 +166,23 @@ def test_the_cover_of_the_others_is_that_without_the_whale() -> None:
     assert risk.cover(0.1, 0.05) < 1.0 < empriv.measure(q, q[None, :] - 0.01).cover(0.1, 0.05)
 
 
+@pytest.mark.parametrize(
+    ("law", "truth"),
+    [("exponential", -math.log(0.95)), ("uniform", 0.05)],  # the share of the law that a move of d bares at its edge
+)
+def test_who_moves_the_answer_up_and_down_does_not_smooth_the_edge_of_the_others(law: str, truth: float) -> None:
+    """Somebody always there, by whom the results hardly spread more: the others' law is the one without them."""
+    honest, size, covers = 0, {"exponential": 0.1, "uniform": 0.09}[law], []
+    for seed in range(15):
+        rng = np.random.default_rng(seed)
+        others = getattr(rng, law)(size=365)
+        moves = size * rng.exponential(size=365) * rng.choice([-1.0, 1.0], 365)
+        covers.append(empriv.measure(others + moves, others[None, :]).cover(1.0, 0.05))
+        honest += covers[-1] <= truth
+    assert honest >= 13  # beside the results alone, 1 and 5 of them are
+    assert np.median(covers) > 0.2 * truth
+
+
 def test_given_what_is_known_moves_are_beside_the_spread_of_their_day() -> None:
     """Days of two spreads: the same influence is hidden on wide days and not on calm ones, in the answer's units."""
     rng = np.random.default_rng(6)

@@ -97,8 +97,8 @@ class JudgedAnswer:
     def days(self) -> tuple[FloatArray, FloatArray]:
         """(laws, N) and (laws,): the others' laws, and the moves that each has to hide.
 
-        The results, and those without people without whom they are narrower, hide the largest move; the results without
-        each of those who move them most, who may themselves be part of what spreads them, hide that person's.
+        The results, and those without each of the people whose absence changes them most, hide the largest move; the
+        results without each of those who move them most on a day hide that person's.
         """
         laws = hiding_of(self.risk, NoiseKernel("laplace", 1.0)).laws
         rows = np.argsort(-self.moved, kind="stable")[:_MOVERS]

@@ -3,7 +3,7 @@
 On a published day everybody's influence is known. So ask, for each person and each day that they are in, how well the
 others' law hides the same law moved by what this person did. That is one curve, U(d), for everybody: **cover** is the
 largest move that is hidden, in the answer's own units, and stands beside the most that anybody moved it. The others'
-law is that of the results; for people without whom it is narrower, theirs too.
+law is that of the results; for the people whose absence changes it most, that without them too.
 
 Where the spread depends on what is known, moves and laws are compared in units of residuals, and a cover is said in the
 answer's units on a typical database, or on one that is named.

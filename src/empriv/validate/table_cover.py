@@ -26,7 +26,7 @@ from empriv.judge import cover as judged
 from empriv.judge import gate, lower, score
 from empriv.judge.noise_kernels import NoiseGiven, NoiseKernel, kernels_of
 from empriv.judge.upper import LEAST_DATABASES, likeliest_of, row_bandwidths
-from empriv.measuring.line.moves import NARROWER, spread_of_law
+from empriv.measuring.line.moves import spread_of_law
 from empriv.measuring.tables import TableRisk
 from empriv.measuring.tables.person_days import PersonDays, days_as_they_are, days_with_noise
 from empriv.results import FloatArray, IntArray, Results
@@ -128,7 +128,7 @@ class TableHiding:
     @cached_property
     def laws(self) -> tuple[IntArray, FloatArray]:
         """(laws,) cells and (laws, N) the residuals of each given all others; without the person who moves a cell most
-        too, where that is narrower. A cell whose law does not count is a constant."""
+        too. A cell whose law does not count is a constant."""
         return self.risk.remembered(("laws", self.kernels is None), self._laws)  # whatever the noise is
 
     @cached_property
@@ -145,7 +145,7 @@ class TableHiding:
             along = changes @ fit.precision[places, place] / fit.precision[place, place]
             without = given[:, place].reshape(fit.n, -1).copy()
             without[databases] -= along
-            if 0 < spread_of_law(without) < NARROWER * spread_of_law(given[:, place]):
+            if spread_of_law(without) > 0:
                 cells.append(fit.kept[[place]])
                 extra.append(fit.g * without.reshape(1, -1))
         return np.concatenate(cells), np.concatenate((everyone, *extra))

@@ -17,7 +17,6 @@ from empriv.measuring.line.atoms import Pairs, tie_tolerance
 from empriv.results import FloatArray, IntArray, Results
 
 HEAVIEST = 3  # people whose absence changes the results most
-NARROWER = 0.95  # times the spread: then the results without them are a law of their own
 _DIFFERENT = 200_000  # moves that are told apart when those of many people are added up
 
 
@@ -223,17 +222,16 @@ def as_it_is(moves: Moves, pairs: Pairs) -> Moves:
 
 
 def others_laws(pairs: Pairs, moves: Moves) -> FloatArray:
-    """(laws, N) of the results, and of the results without those people without whom they are narrower."""
+    """(laws, N) of the results, and of those without each of the people whose absence changes them most.
+
+    Who moves them up and down fills gaps between the others' results and smooths their edges, also where the spread
+    stays as it is."""
     everyone = pairs.points[None, :]
     weight = moves.weight
     rows = np.argsort(-weight, kind="stable")[:HEAVIEST]
-    rows = rows[weight[rows] > 0]
-    if not len(rows):
-        return everyone
-    without = pairs.dense(rows)
-    usual = spread_of_law(pairs.points)
-    narrow = np.array([0 < spread_of_law(law) < NARROWER * usual for law in without], bool)
-    return np.concatenate((everyone, without[narrow]))
+    without = pairs.dense(rows[weight[rows] > 0])
+    varied = np.array([spread_of_law(law) > 0 for law in without], bool)
+    return np.concatenate((everyone, without[varied]))
 
 
 def spread_of_law(law: FloatArray) -> float:

@@ -87,7 +87,7 @@ def curves_of(
     *,
     noise: tuple[str, float] | None = None,
 ) -> tuple[SizeCurve, ...]:
-    """A curve beside each of the others' laws: that of the results, and those that are narrower."""
+    """A curve beside each of the others' laws: that of the results, and those without the heaviest people."""
     laws = others_laws(pairs, moves)
     spreads = [spread_of_law(law) for law in laws]
     return tuple(
