@@ -210,22 +210,29 @@ def test_own_names_are_nobodys(place: str, name: str) -> None:
     refused(place.format(name))
 
 
+OF_N = (
+    "SELECT avg({0}), stddev_samp({0}), median({0}) FROM data",
+    "SELECT {0}, avg(x), count(*) FROM data GROUP BY {0}",
+    "SELECT {0}, max(x) FROM (SELECT *, 1 AS s3 FROM data) q GROUP BY {0}",
+    "SELECT sum(x) FROM data WHERE {0} > 0",
+)
+
+
+@pytest.fixture(scope="module")
+def plainly() -> list[empriv.Results]:
+    data = empriv.databases(ROWS, database="day", individual="who")
+    return [empriv.collect(data, query.format("n"), progress=False) for query in OF_N]
+
+
 @pytest.mark.parametrize(
     "name",
     ["s0", "s2", "a0", "k0", "q0", "m0", "r", "p", "t", "d", "g", "code", "label", "flagged", "tied", "n0", "call0"],
 )
-def test_columns_called_like_own_ones_give_right_answers(name: str) -> None:
+def test_columns_called_like_own_ones_give_right_answers(name: str, plainly: list[empriv.Results]) -> None:
     rows = ROWS.rename(columns={"n": name})
     data = empriv.databases(rows, database="day", individual="who")
-    plainly = empriv.databases(ROWS, database="day", individual="who")
-    for query in (
-        "SELECT avg({0}), stddev_samp({0}), median({0}) FROM data",
-        "SELECT {0}, avg(x), count(*) FROM data GROUP BY {0}",
-        "SELECT {0}, max(x) FROM (SELECT *, 1 AS s3 FROM data) q GROUP BY {0}",
-        "SELECT sum(x) FROM data WHERE {0} > 0",
-    ):
+    for query, other in zip(OF_N, plainly, strict=True):
         one = empriv.collect(data, query.format(name), progress=False)
-        other = empriv.collect(plainly, query.format("n"), progress=False)
         np.testing.assert_array_equal(one.q, other.q)
         np.testing.assert_array_equal(one.entry_q, other.entry_q)
 
