@@ -117,6 +117,7 @@ def test_an_answer_that_is_typed_is_in_no_file_and_no_page(released: Folder, vis
     assert not any(secret.encode() in content for content in written)
 
 
+@pytest.mark.slow  # after the releases above, which are all that the ledger allows
 def test_what_the_ledger_refuses_is_said_and_not_released(released: Folder, visitor: Visitor) -> None:
     before = len(entries(released))
     ask(visitor, {"way": "value", "database": "another", "value": "7", "confirm": "yes"})
