@@ -69,7 +69,6 @@ def test_seed_and_draws_may_be_of_numpy(tmp_path: Path) -> None:
         ({"rng": -1}, "`rng` must be a whole number of 0 or more, got -1"),
         ({"rng": 0.5}, "`rng` must be"),
         ({"jobs": 0}, "`jobs` must be a whole number other than 0, or None, got 0"),
-        ({"frame": "modin"}, "`frame` must be one of 'dict', 'pandas', 'polars', 'arrow', got 'modin'"),
     ],
 )
 def test_options_of_functions_are_checked(options: dict[str, Any], message: str) -> None:
