@@ -99,7 +99,7 @@ def test_a_difference_gives_somebody_away_who_is_alone_in_a_cell(alone: float, t
     risk, share = difference(alone, there=there)
     assert risk.delta_i(1.0)[0] == pytest.approx(share)
     (leak,) = risk.leaks
-    assert leak.direction == "cell 0 less cell 4"
+    assert leak.direction == "cell 0 minus cell 4"
     assert leak.rows.tolist() == [0]
 
 
@@ -122,7 +122,7 @@ def test_whoever_is_alone_in_a_cell_and_stays_in_its_total_breaks_the_sum() -> N
     in_total[nobody, 9] = 1.0
     risk = measure_table(published(np.concatenate((moves, stays)), also=in_total))
     (leak,) = risk.leaks
-    assert leak.direction == "cell 9 less cell 0 less cell 1 less cell 2"
+    assert leak.direction == "cell 9 minus cell 0 minus cell 1 minus cell 2"
     assert leak.rows.tolist() == [len(moves)]
     assert leak.largest_share == pytest.approx(nobody.mean())
     assert nobody.sum() > 5
