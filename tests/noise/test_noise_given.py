@@ -72,3 +72,19 @@ def test_digits_that_residuals_do_not_show_are_judged_beside_them(tmp_path: Path
     noise.save(tmp_path / "noise.empriv")
     loaded: Any = empriv.load(tmp_path / "noise.empriv")
     loaded.certified_for(audit).check_release()
+
+
+@pytest.mark.parametrize("times", [1, 52])
+@pytest.mark.parametrize("known", ["auto", ("count", "previous")])
+def test_a_file_is_judged_for_the_readers_that_the_noise_is_for(known: Any, times: int, tmp_path: Path) -> None:
+    days, q, added = weekly()
+    count = np.random.default_rng(6).normal(50.0, 5.0, len(q))
+    asked = known if known == "auto" else (count, "previous")
+    audit = empriv.audit(results_of(days, q, added), epsilon=1.0, known=asked).repeated(times)
+    noise: Any = empriv.design_noise(audit, epsilon=1.0, delta=0.05, granularity=0.5)
+    noise.save(tmp_path / "noise.empriv")
+    again: Any = empriv.load(tmp_path / "noise.empriv")
+    assert again.holds
+    assert again.achieved_delta() == noise.achieved_delta()
+    assert again.to_json() == noise.to_json()
+    again.check_release()

@@ -6,7 +6,6 @@ SQL expressions and functions are run on every database like queries. `measuring
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,9 +17,16 @@ from empriv.measuring.densities.density import Density, density_or_default
 from empriv.measuring.densities.specs import density_to_json
 from empriv.measuring.given.calendar import CALENDAR_TERMS, order_of
 from empriv.measuring.given.definition4 import WorstRisk
-from empriv.measuring.given.given_risk import LEAST_CHOSEN, GivenRisk, Step, measure_given
+from empriv.measuring.given.given_risk import LEAST_CHOSEN, GivenRisk, measure_given
 from empriv.measuring.given.reader_knowledge import AUTO, Buckets, Given, Known, OwnContribution, kind_of
 from empriv.measuring.given.regression import Term
+from empriv.measuring.given.saved import (
+    given_from_parts,
+    given_to_parts,
+    risk_from_parts,
+    risk_to_parts,
+    values_from_parts,
+)
 from empriv.measuring.measures import measure_known
 from empriv.measuring.tables import GivenTableRisk, measure_given_table
 from empriv.results import Results
@@ -231,9 +237,9 @@ def known_to_parts(against: object) -> tuple[dict[str, Any] | None, dict[str, np
     if isinstance(against, WorstRisk):
         return _definition4_parts(against)
     if isinstance(against, GivenTableRisk):
-        return _given_parts(against.given, against.quantities, against.steps, logarithm=False)
+        return given_to_parts(against.given, against.quantities, against.steps, logarithm=False)
     if isinstance(against, GivenRisk):
-        return _given_parts(against.given, against.quantities, against.steps, logarithm=against.left.logarithm)
+        return risk_to_parts(against)
     return None, {}
 
 
@@ -254,42 +260,21 @@ def _definition4_parts(against: WorstRisk) -> tuple[dict[str, Any], dict[str, np
     return facts, arrays
 
 
-def _given_parts(
-    given: Given, terms: Sequence[Term], steps: Sequence[Step], *, logarithm: bool
-) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-    values = [np.asarray(term.values) for term in terms]
-    facts = {
-        "kind": "given",
-        "words": list(given.words),
-        "knows": [term.name for term in terms],
-        "labels": [value.tolist() if term.is_category else None for term, value in zip(terms, values, strict=True)],
-        "log_taken": logarithm,
-        "steps": [asdict(step) for step in steps],
-    }
-    numbers = ((place, value) for place, value in enumerate(values) if not terms[place].is_category)
-    return facts, {f"known_{place}": value for place, value in numbers}
-
-
 def known_from_parts(
     facts: Mapping[str, Any] | None, arrays: Mapping[str, npt.NDArray[Any]], results: Results, density: Density
 ) -> KnownRisk | None:
     """The inverse of `known_to_parts`; invalid facts raise KeyError, TypeError or ValueError."""
     if facts is None:
         return None
-    values: list[npt.NDArray[Any]] = [
-        arrays[f"known_{place}"] if labels is None else np.array(labels, object)
-        for place, labels in enumerate(facts["labels"])
-    ]
+    values = values_from_parts(facts, arrays)
     names = [str(name) for name in facts["knows"]]
     match facts["kind"]:
         case "given":
-            given = Given.of_words([str(word) for word in facts["words"]], names)
-            taken = [_step(step) for step in facts.get("steps", ())]
             if results.components is not None:
+                given, taken = given_from_parts(facts)
                 return measure_given_table(results, given, values, density=density, taken=taken)
             # whether logarithms were taken may have hung on people who were measured in chunks and not kept
-            positive = facts.get("log_taken", True)
-            return measure_given(results, given, values, density=density, positive=positive, taken=taken)
+            return risk_from_parts(facts, arrays, results, density, positive=facts.get("log_taken", True))
         case "own contribution":
             own = OwnContribution(values[0] if values else None, facts["count"])
             return measure_known(results, own, density=density)
@@ -298,13 +283,6 @@ def known_from_parts(
             return measure_known(results, Buckets(named, facts["count"]), values, density=density)
         case _:
             raise ValueError("kind of knowledge")
-
-
-def _step(facts: Mapping[str, Any]) -> Step:
-    step = Step(str(facts["name"]), float(facts["p"]), str(facts["statistic"]), facts["bends"] is True)
-    if not 0 <= step.p <= 1:
-        raise ValueError("p")
-    return step
 
 
 def _named(g: Any) -> str:

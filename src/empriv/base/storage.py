@@ -196,7 +196,7 @@ def _arrays_of(kind: str, members: Iterable[str]) -> Iterator[tuple[str, np.dtyp
     yield from _SOURCES.items()
     if kind == "audit":
         yield from _TOTALS.items()
-    if kind in ("audit", "table noise"):
+    if kind in ("audit", "noise", "table noise"):
         for member in members:
             if _KNOWN.fullmatch(member):
                 yield member.removesuffix(".npy"), _LABELS

@@ -21,6 +21,8 @@ from empriv.base.text import lines_html
 from empriv.errors import CertificateError, FileFormatError, InputError
 from empriv.measuring.densities.density import Density, Kde
 from empriv.measuring.densities.specs import density_from_json, density_to_json
+from empriv.measuring.given.given_risk import GivenRisk
+from empriv.measuring.given.saved import risk_from_parts, risk_to_parts
 from empriv.measuring.line.risk import Risk, measure_line
 from empriv.measuring.series import HowOften, Publications
 from empriv.measuring.series.repeated import PublicationEffects, within
@@ -286,9 +288,12 @@ class Noise:
         spec = density_to_json(recipe)
         if spec is None:
             raise InputError("`density` must be one of empriv's own to be saved: a file does not hold code.")
-        meta, arrays = self.risk.results.to_parts()
-        facts = {"empriv": version("empriv"), "density": spec, "unit": self.unit, **self._facts()}
-        write_archive(path, kind="noise", meta={**meta, **facts}, arrays=arrays)
+        # given what is known, the noise is judged again by the answers and by what is known of them
+        held = self.risk.whole if isinstance(self.risk, GivenRisk) else self.risk.results
+        known, columns = risk_to_parts(self.risk) if isinstance(self.risk, GivenRisk) else (None, {})
+        meta, arrays = held.to_parts()
+        facts = {"empriv": version("empriv"), "density": spec, "unit": self.unit, "known": known, **self._facts()}
+        write_archive(path, kind="noise", meta={**meta, **facts}, arrays={**arrays, **columns})
 
     @staticmethod
     def load(path: str | PathLike[str]) -> Noise:
@@ -305,11 +310,12 @@ class Noise:
             times, unit = whole_number("times", meta["times"], least=1), unit_name(meta["unit"])
             if not all(isinstance(flag, bool) for flag in flags):
                 raise TypeError("facts")
-            risk = measure_line(results, density)
+            known = meta["known"]
+            risk = measure_line(results, density) if known is None else risk_from_parts(known, arrays, results, density)
         except WRONG_FACTS as error:
             raise FileFormatError(_DAMAGED) from error
         noise = Noise(
-            law=law, judged=JudgedAnswer(risk, presence, reach), method=method, epsilon=epsilon, delta=delta,
+            law=law, judged=JudgedAnswer.of(risk, presence, reach), method=method, epsilon=epsilon, delta=delta,
             declared_bound=bound, declared_granularity=flags[0], given=flags[1], times=times, unit=unit,
         )  # fmt: skip
         if method != "paper" and not noise.holds:  # the paper's keeps its promise by the estimate, and is for study
