@@ -171,3 +171,21 @@ def test_a_cap_costs_less_than_noise_alone_and_its_error_is_what_it_says(query: 
     assert declared == (query == "sum(x)")  # nobody moves a capped sum by more than the cap
     without_rows = empriv.advise(audit, epsilon=1.0, delta=0.05, granularity=0.0625)
     assert ("cap" in {action.code for action in without_rows.options}) == (query == "sum(x)")
+
+
+@pytest.mark.slow
+def test_a_cap_for_many_publications_needs_less_noise_for_all_of_them() -> None:
+    rng = np.random.default_rng(5)
+    day, who = (part.ravel() for part in np.meshgrid(np.arange(200), np.arange(30)))
+    x = rng.exponential(10.0, len(day)) + np.where(rng.random(len(day)) < 0.003, 600.0, 0.0)
+    data = empriv.databases(pyarrow.table({"day": day, "who": who, "x": x.round(1)}), database="day", individual="who")
+    audit = empriv.audit(data, "sum(x)", known="nothing", epsilon=1.0).repeated(12)
+    rows = {action.code: action for action in empriv.advise(audit, data, epsilon=1.0, delta=0.05).options}
+    cap, noise = rows["cap"], rows["noise"]
+    assert cap.meets
+    assert cap.error < 0.7 * noise.error
+    assert "--times 12" in cap.command
+    assert "--bound" not in cap.command  # publications add up the influences that were seen
+    capped = empriv.protocols.cap_people("sum(x)", at=cap.parameters["at"]).collect(data)
+    again = empriv.audit(capped, known="nothing", epsilon=1.0).repeated(12)
+    assert empriv.design_noise(again, epsilon=1.0, delta=0.05).holds

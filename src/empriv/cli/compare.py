@@ -29,6 +29,7 @@ from empriv.cli.options import (
     queries_option,
     quiet_option,
     source_options,
+    times_option,
     unit_option,
 )
 from empriv.cli.running import (
@@ -121,6 +122,7 @@ _NOT_ADVISED = ("json", "save", "report", "quiet")
 @click.command()
 @source_options
 @queries_option
+@times_option
 @unit_option
 @known_option
 @limit_options

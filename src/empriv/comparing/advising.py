@@ -272,7 +272,7 @@ class _Trial:
         if len(texts) != 1 or self.asked.component is not None:
             return attempts
         (query,) = texts
-        if self.goal.delta is not None and self.goal.total_risk is None and self.asked.times == 1:
+        if self.goal.delta is not None and self.goal.total_risk is None:
             attempts.append(("A cap", partial(self.cap, query)))
             if self.asked.results.entry_outcomes.any():
                 attempts.append(("0 in place of no answer", partial(self.zero, query)))
@@ -340,7 +340,8 @@ class _Trial:
             return []
 
         def tried(at: float, published: Results) -> Action:
-            capped, bound = audited_alike(self.asked, published), at if summed is None else None
+            capped = audited_alike(self.asked, published)
+            bound = at if summed is None and self.asked.times == 1 else None  # publications add up what was seen
             designed = self._designed(None, capped, bound=bound)
 
             def text(individual: Sequence[str]) -> str:
