@@ -324,7 +324,7 @@ def compare(seed: int, source_of: Callable[[duckdb.DuckDBPyConnection], Any], sa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", tables(200))
+@pytest.mark.parametrize("seed", tables(120))
 def test_leaving_out_is_deleting(seed: int, tmp_path: Path) -> None:
     def source(connection: duckdb.DuckDBPyConnection) -> Any:
         if seed % 5 == 4:
@@ -335,7 +335,7 @@ def test_leaving_out_is_deleting(seed: int, tmp_path: Path) -> None:
 
 
 @NEEDED
-@pytest.mark.parametrize("seed", tables(50))
+@pytest.mark.parametrize("seed", tables(30))
 def test_leaving_out_is_deleting_with_postgresql(seed: int, server: Server) -> None:
     def source(connection: duckdb.DuckDBPyConnection) -> str:
         server.put("fuzz", connection.sql("FROM master").to_arrow_table())

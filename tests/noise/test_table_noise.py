@@ -108,7 +108,7 @@ def test_margins_add_up_again() -> None:
     people = constant(n, 7, [{0: 1, 4: 1, 6: 1}, {1: 1, 4: 1, 6: 1}, {2: 1, 5: 1, 6: 1}, {3: 1, 5: 1, 6: 1}])
     plain, noise = (noise_for(table_of(q, people), consistent=wanted) for wanted in (False, True))
     values = dict(zip(noise.laws, q[0].tolist(), strict=True))
-    out = np.array([list(noise.release(values).values()) for _ in range(400)])
+    out = np.array([list(noise.release(values).values()) for _ in range(150)])
     np.testing.assert_allclose(out[:, 4], out[:, 0] + out[:, 1], atol=1e-6)
     np.testing.assert_allclose(out[:, 6], out[:, :4].sum(axis=1), atol=1e-6)
     errors = np.abs(out - q[0]).mean(axis=0)
