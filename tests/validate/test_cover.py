@@ -293,3 +293,21 @@ def test_the_paper_in_one_word() -> None:
     assert audit.verdict(epsilon=0.1, delta=0.05, basis="bound", presence="both") == "fail"
     with pytest.raises(InputError, match="`known` must not be given with `paper`"):
         empriv.audit(results, paper=True, known="calendar")
+
+
+def test_nothing_is_shown_to_fail_by_the_law_of_the_calmest_day() -> None:
+    """Logarithms of a level, and weekends that spread four times as much: moves are held against the calmest days."""
+    rng, n = np.random.default_rng(3), 210
+    days = np.datetime64("2024-01-01") + np.arange(n)
+    weekend = np.isin(np.arange(n) % 7, (5, 6))
+    q = 200.0 * np.exp(weekend * 0.8 + np.where(weekend, 0.4, 0.1) * rng.normal(size=n))
+    moved = np.where(weekend, 40.0, 0.0)  # on days that hide it well
+    results = empriv.Results.from_arrays(q, [q - moved], databases=days)
+    audit = empriv.audit(results, epsilon=1.0)
+    left: Any = audit.against.left  # type: ignore[union-attr]
+    assert left.logarithm
+    assert left.fit.spread is not None
+    verdict = audit.verdict(epsilon=1.0, delta=0.05)
+    assert verdict.day is not None
+    assert verdict.day.lower == 0.0
+    assert verdict != "fail"

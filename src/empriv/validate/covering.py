@@ -95,9 +95,13 @@ class Hiding:
         )
 
     def lower(self, move: float, epsilon: float, level: float) -> float:
-        """What the databases demonstrate of a move, by the law of the results."""
+        """What the databases demonstrate of a move, by the law of the results: nothing, where that is the law of the
+        calmest days, since logarithms were taken and the spread depends on what is known besides."""
         if math.isinf(move):
             return 1.0
+        left = self.risk.left if isinstance(self.risk, GivenRisk) else None
+        if self.kernel is None and left is not None and left.logarithm and left.fit.spread is not None:
+            return 0.0
         found = lower.of_moves(self.laws[0], [move], epsilon, self.kernel, draws=self.pairs.draws, level=level)
         return float(found[0, 0])
 
