@@ -355,7 +355,7 @@ def how_often(risk: AnyRisk, *, epsilon: float, delta: float, level: float | Non
     >>> q = rng.normal(100.0, 10.0, 365)
     >>> risk = empriv.measure(q, q - rng.exponential(0.5, (3, 365)))
     >>> print(risk.how_often(epsilon=1.0, delta=0.05).sentence)
-    49 publications are within delta 0.05 at epsilon 1 at 95% confidence; by the estimate 100 publications are.
+    46 publications are within delta 0.05 at epsilon 1 at 95% confidence; by the estimate 100 publications are.
     """
     delta = probability("delta", delta)
     return publications(risk, epsilon, level=level).how_often(delta)
