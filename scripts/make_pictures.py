@@ -57,7 +57,7 @@ def main() -> None:
         shown = subprocess.run(
             [str(beside / "empriv"), "demo"], env=environment, check=True, capture_output=True, text=True,
             cwd=folder,
-        ).stdout  # fmt: skip
+        ).stdout.replace(f"{HERE}{os.sep}", "")  # fmt: skip
     lines = ["$ empriv demo", *shown.rstrip().splitlines()]
     target = HERE / "docs" / "images" / "demo.svg"
     target.parent.mkdir(exist_ok=True)

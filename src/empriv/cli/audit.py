@@ -40,7 +40,7 @@ from empriv.cli.options import (
     verbose_option,
 )
 from empriv.cli.running import LOOKING, bar_of, engine_of, finish, interruptible, limits_of, write_json
-from empriv.cli.terminal import echo, quoted
+from empriv.cli.terminal import echo, quoted, quoted_path
 from empriv.errors import InputError
 
 
@@ -234,7 +234,8 @@ def demo(epsilon: tuple[float, ...] | None) -> None:
     settings = settings_of({}, asked)
     check_targets((_DEMO_PAGE, _DEMO_SAVED), ())
     named = ("--database", "date", "--individual", "aircraft", "--query", DEMO_QUERY, "--unit", "min")
+    advise = " ".join(("empriv advise", quoted_path(flights()), *map(quoted, named)))
     finish(
         lambda engine: audit_of(settings, engine), settings, save=_DEMO_SAVED, exits=False,
-        rows=partial(source_of, settings), advise=" ".join(map(quoted, ("empriv", "advise", str(flights()), *named))),
+        rows=partial(source_of, settings), advise=advise,
     )  # fmt: skip

@@ -102,14 +102,15 @@ def program() -> str:
     if started.parts[-2:] == ("empriv", "__main__.py"):
         python = Path(sys.executable)
         found = shutil.which(python.name)
-        named = python.name if found is not None and Path(found) == python else _near(python)
+        named = python.name if found is not None and Path(found) == python else quoted_path(python)
         return f"{named} -m empriv"
     if started.name != "empriv" or (found := shutil.which("empriv")) is None:
         return shlex.quote(sys.argv[0]) if started.name == "empriv" else "empriv"
     return "empriv" if Path(found).resolve() == started.resolve() else shlex.quote(sys.argv[0])
 
 
-def _near(path: Path) -> str:
+def quoted_path(path: Path) -> str:
+    """A path for a shell, from the folder at hand where it lies below that."""
     return shlex.quote(str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path))
 
 
