@@ -38,7 +38,7 @@ from empriv.ledger.values import (
     today,
     window_of,
 )
-from empriv.measuring.series.composition import gaussian_size, told
+from empriv.measuring.series.composition import delta_of_effects, gaussian_size
 from empriv.measuring.series.repeated import MOST, largest, within
 from empriv.results import FloatArray, IntArray
 
@@ -94,7 +94,7 @@ class Account:
 
     def delta_i(self, epsilon: float) -> FloatArray:
         """delta of each person after all of it."""
-        return told(self.squares, self.escapes, epsilon)
+        return delta_of_effects(self.squares, self.escapes, epsilon)
 
     def delta(self, epsilon: float) -> float:
         return float(self.delta_i(epsilon).max(initial=0.0))
