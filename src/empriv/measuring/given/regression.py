@@ -315,7 +315,8 @@ def check_enough(n: int, parameters: int) -> None:
     if n < parameters + LEAST_RESIDUALS:
         raise InputError(
             f"There must be at least {parameters + LEAST_RESIDUALS} databases to take out what is known, "
-            f"{LEAST_RESIDUALS} more than the {parameters} parameters that it needs, got {n}. Hint: fewer quantities, or coarser categories."
+            f"{LEAST_RESIDUALS} more than the {parameters} parameters that it needs, got {n}. "
+            "Hint: fewer quantities, or coarser categories."
         )
 
 
