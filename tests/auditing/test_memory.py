@@ -16,7 +16,7 @@ from click.testing import CliRunner
 import empriv
 from empriv.auditing import memory
 from empriv.auditing.memory import Expected, estimate
-from empriv.base import machine as memory
+from empriv.base import machine
 from empriv.base.machine import free_memory
 from empriv.cli.main import main
 from empriv.collecting.queries import query_of
@@ -151,12 +151,12 @@ def test_free_memory_is_what_the_machine_and_the_container_have(
 ) -> None:
     told = free_memory()
     assert told is None or told > 2**20
-    machine, group = tmp_path / "meminfo", tmp_path / "group"
+    meminfo, group = tmp_path / "meminfo", tmp_path / "group"
     group.mkdir()
-    monkeypatch.setattr(memory, "_MEMINFO", machine)
-    monkeypatch.setattr(memory, "_GROUP", group)
-    machine.write_text("MemTotal: 9000 kB\nMemAvailable: 5000 kB\n")
-    monkeypatch.setattr(memory.sys, "platform", "linux")
+    monkeypatch.setattr(machine, "_MEMINFO", meminfo)
+    monkeypatch.setattr(machine, "_GROUP", group)
+    meminfo.write_text("MemTotal: 9000 kB\nMemAvailable: 5000 kB\n")
+    monkeypatch.setattr(machine.sys, "platform", "linux")
     assert free_memory() == 5000 * 1024
     (group / "memory.max").write_text("max\n")
     assert free_memory() == 5000 * 1024
@@ -165,8 +165,8 @@ def test_free_memory_is_what_the_machine_and_the_container_have(
     assert free_memory() == 2000
     (group / "memory.current").write_text("4000\n")
     assert free_memory() == 0
-    machine.write_text("nothing that is known\n")
+    meminfo.write_text("nothing that is known\n")
     (group / "memory.max").write_text("max\n")
-    monkeypatch.setattr(memory.os, "sysconf", lambda _: (_ for _ in ()).throw(ValueError))
+    monkeypatch.setattr(machine.os, "sysconf", lambda _: (_ for _ in ()).throw(ValueError))
     assert free_memory() is None
     assert replace(cost_of(10, None), memory=2**40).fits
