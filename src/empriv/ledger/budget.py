@@ -38,7 +38,7 @@ from empriv.ledger.values import (
     today,
     window_of,
 )
-from empriv.measuring.series.composition import gaussian_size, told
+from empriv.measuring.series.composition import delta_of_effects, gaussian_size
 from empriv.measuring.series.repeated import MOST, largest, within
 from empriv.results import FloatArray, IntArray
 
@@ -113,7 +113,7 @@ class Plans:
         Sums of squares and of escapes tell delta_i; total risk is 1 - prod(1 - delta_i), if failures are independent.
         """
         held = counts > 0  # nothing times an infinite price is nothing
-        delta_i = told(counts[held] @ self.squares[held], counts[held] @ self.escapes[held], epsilon)
+        delta_i = delta_of_effects(counts[held] @ self.squares[held], counts[held] @ self.escapes[held], epsilon)
         with np.errstate(divide="ignore"):
             total_risk = float(-np.expm1(np.log1p(-delta_i).sum()))
         return Figures(epsilon, float(delta_i.max(initial=0.0)), total_risk)
