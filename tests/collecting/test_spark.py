@@ -26,7 +26,7 @@ from empriv.auditing import cluster
 from empriv.auditing.chunked import ChunkOptions, model_of, nobody_listed
 from empriv.auditing.cluster import measured_batches
 from empriv.collecting import SparkEngine, collect, databases, subsamples
-from empriv.collecting.engines.spark.failures import querying
+from empriv.collecting.engines.spark.tables import querying
 from empriv.errors import InputError, QueryError, SourceError
 from empriv.measuring.line import risk
 from spark_sessions import EPSILONS, JAVA, QUIET, SPARK, in_chunks, leftovers, rows

@@ -29,7 +29,7 @@ from empriv.collecting.sources import Databases, Files, Frame, Select, Stored, T
 from empriv.collecting.sql.aggregates import NotDecomposable
 from empriv.collecting.sql.decomposing import decompose
 from empriv.collecting.sql.execute import stream
-from empriv.collecting.sql.reruns import to_stderr
+from empriv.collecting.sql.rerun import to_stderr
 from empriv.collecting.sql.statement import admit, components_of, most_entries
 from empriv.errors import InputError
 from empriv.measuring import GivenRisk
