@@ -11,10 +11,21 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from empriv.app.decision_step import start_if_ready
 from empriv.app.folder import LEDGER
-from empriv.app.form_fields import by_label, number, settings_in, typed_from, typed_in
-from empriv.app.pages import ELSEWHERE, changed_elsewhere, folder_of, form_of, go, show
-from empriv.app.run import start_if_ready
+from empriv.app.pages import (
+    ELSEWHERE,
+    by_label,
+    changed_elsewhere,
+    folder_of,
+    form_of,
+    go,
+    number,
+    settings_in,
+    show,
+    typed_from,
+    typed_in,
+)
 from empriv.app.table import reach_of_audit
 from empriv.base.targets import goal_of
 from empriv.cli.config import NOTHING, Settings
@@ -160,11 +171,14 @@ def _target(settings: Settings, typed: Mapping[str, Any]) -> tuple[str, ...]:
         return (f"delta <= {delta:g} at {epsilon:g}",)
     if typed["preset"] != OWN:
         raise InputError("`preset` must be chosen.")
-    epsilon = number("epsilon", typed["epsilon"])
-    limits = {name: typed[name] for name in ("delta", "total_risk") if typed[name].strip()}
+    epsilon = number("epsilon", typed["epsilon"], "number of at least 0", lambda value: value >= 0)
+    limits = {
+        name: number(name, typed[name], "number from 0 to 1", lambda value: 0 <= value <= 1)
+        for name in ("delta", "total_risk") if typed[name].strip()
+    }  # fmt: skip
     if not limits:
         raise InputError("`delta` must be a number from 0 to 1, or total risk one.")
-    return tuple(f"{name} <= {number(name, text, most=1.0):g} at {epsilon:g}" for name, text in limits.items())
+    return tuple(f"{name} <= {limit:g} at {epsilon:g}" for name, limit in limits.items())
 
 
 def _known(typed: Mapping[str, Any]) -> tuple[str, ...]:

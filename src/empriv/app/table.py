@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from starlette.requests import Request
 
 from empriv.app.folder import COPIES, TEXT
+from empriv.app.jobs import engine_beside
 from empriv.app.pages import folder_of, workers_of
-from empriv.app.workers import engine_beside
 from empriv.cli.config import Settings
 
 if TYPE_CHECKING:
