@@ -36,9 +36,13 @@ from empriv.app.pages import (
     workers_of,
 )
 from empriv.app.table import (
+    FILES,
+    SAMPLES,
+    SQL,
     UNITS,
     DataReach,
     TableAtHand,
+    as_written,
     at_hand,
     different_in_words,
     kind_in_words,
@@ -59,24 +63,20 @@ _CHUNK = 1 << 20
 _LONGEST_NAME = 200
 _SOURCES = dict.fromkeys(("files", "upload", "address", "table"), "")  # fields, whose errors say what they mean
 _HOLDING_TABLES = (".duckdb", ".db", ".sqlite")  # of TABLES, files in which there may be several
-BUILD, SQL = "build", "sql"
-COLUMN, FILES, SAMPLES = "column", "files", "samples"
+BUILD, AS_SQL = "build", "sql"
 FIELDS: Mapping[str, Any] = {
-    "individual": (), "way": "", "time": "", "each": "", "expression": "", "subsamples": "365", "fraction": "0.5",
+    "individual": (), "database": "", "expression": "", "subsamples": "365", "fraction": "0.5",
     "unidentified": "error", "timezone": "", "mode": BUILD, "measure": "mean", "column": "", "by": "", "query": "",
     "unit": "",
 }  # fmt: skip
 """Of the form, with what they hold at first; beside them are conditions on rows, `holds` and `where`."""
 LABELS = {
-    "individual": "Whom a row belongs to", "database": "What a database is", "time": "The column",
-    "each": "The column", "expression": "The expression", "subsamples": "The number of samples",
-    "fraction": "The share of people", "unidentified": "Your choice", "timezone": "The time zone",
-    "measure": "The statistic", "column": "The column", "by": "The column of groups", "holds": "What must hold",
-    "unit": "The unit", "query": "The statistic",
+    "individual": "Whom a row belongs to", "database": "What a database is", "expression": "The expression",
+    "subsamples": "The number of samples", "fraction": "The share of people", "unidentified": "Your choice",
+    "timezone": "The time zone", "measure": "The statistic", "column": "The column", "by": "The column of groups",
+    "holds": "What must hold", "unit": "The unit", "query": "The statistic",
 }  # fmt: skip
-_OF_COLUMNS = ("time", "each", "column", "by")  # fields that name one
 _CHOICES = ("mode", "measure", "column", "by")  # those that are remembered, beside the conditions
-_NAMES = {COLUMN: "database", FILES: "file", SAMPLES: "random sample", SQL: "database"}
 MEASURES = {
     "mean": ("Mean", "the average of a column"),
     "sum": ("Sum", "a column added up"),
@@ -89,7 +89,6 @@ OPERATORS = ("=", "≠", "<", "≤", ">", "≥", "is one of", "is empty", "is no
 NO_ROW = ("", "=", "")
 """A condition on rows, to be filled in: column, operator, value."""
 _MOST_CONDITIONS = 20
-_LEAST = 30  # databases, below which random samples are suggested, as `empriv init` does
 _SHOWN = 6  # likely columns before the fold
 
 
@@ -193,41 +192,31 @@ def typed_of(form: FormData, table: TableAtHand) -> dict[str, Any]:
         return [(table.column_named(column), operator, value) for column, operator, value in found]
 
     typed = typed_in(form, FIELDS)
-    typed |= {name: table.column_named(typed[name]) for name in _OF_COLUMNS}
-    individual = tuple(map(table.column_named, typed["individual"]))
-    where = tuple(rows("where")[:_MOST_CONDITIONS])
-    return {**typed, "individual": individual, "holds": (*rows("holds"), NO_ROW)[0], "where": where}
+    return {
+        **typed,
+        "individual": tuple(map(table.column_named, typed["individual"])),
+        "database": as_written(typed["database"], table.choices),
+        **{name: table.column_named(typed[name]) for name in ("column", "by")},
+        "holds": (*rows("holds"), NO_ROW)[0],
+        "where": tuple(rows("where")[:_MOST_CONDITIONS]),
+    }
 
 
 def typed_at_first(folder: Folder, name: str, settings: Settings, table: TableAtHand) -> dict[str, Any]:
     """What the form holds at first: what the settings say, or what is likeliest."""
+    database, expression = settings.database, ""
+    if settings.subsamples is not None:
+        database = SAMPLES
+    elif database is None:
+        database = FILES if settings.individual and table.files > 1 else table.likeliest
+    elif database not in table.choices:
+        database, expression = SQL, database
     return {
         **typed_from(settings, FIELDS),
         "individual": tuple(name for name in settings.individual if name in table.names) or table.seen.individuals[:1],
-        **_database_typed(settings, table),
+        "database": database, "expression": expression,
         **_statistic_typed(settings, table, _remembered(folder, name)),
-    }
-
-
-def _database_typed(settings: Settings, table: TableAtHand) -> dict[str, str]:
-    first = {"time": "".join(column.name for column in table.times[:1])}
-    database = settings.database
-    if settings.subsamples is not None:
-        return {**first, "way": SAMPLES}
-    if database is None and settings.individual and table.files > 1:
-        return {**first, "way": FILES}
-    if database is None:
-        database = next((cut for cut, count in table.seen.databases if count >= _LEAST), None)
-    if database is None:
-        return {**first, "way": FILES if table.files >= _LEAST else SAMPLES}
-    for column in table.times:
-        for unit in UNITS:
-            if database == table.cut(column, unit):
-                return {"way": unit, "time": column.name}
-    for column in table.columns:
-        if database == column.name or (database == table.cut(column) and database not in table.names):
-            return {**first, "way": COLUMN, "each": column.name}
-    return {**first, "way": SQL, "expression": database}
+    }  # fmt: skip
 
 
 def _statistic_typed(settings: Settings, table: TableAtHand, made: Mapping[str, Any]) -> dict[str, Any]:
@@ -237,7 +226,7 @@ def _statistic_typed(settings: Settings, table: TableAtHand, made: Mapping[str, 
         likely = "".join(table.numbers[:1])
         return {**empty, "measure": "mean" if likely else "count", "column": likely}
     query = settings.query[0]
-    as_sql = {**empty, "mode": SQL, "query": query}
+    as_sql = {**empty, "mode": AS_SQL, "query": query}
     try:  # a file that anybody may change
         choices: Any = made[query]
         holds, *where = [tuple(map(str, row)) for row in (choices["holds"], *choices["where"])]
@@ -253,7 +242,7 @@ def with_people(settings: Settings, typed: Mapping[str, Any], table: TableAtHand
     individual = typed["individual"]
     if not individual or any(name not in table.names for name in individual):
         raise InputError("`individual` must be a column of the data, or several that say together who it is.")
-    drawn = typed["way"] == SAMPLES
+    drawn = typed["database"] == SAMPLES
     return replace(
         settings, individual=individual, database=_database(typed, table),
         **(settings_in(typed, "subsamples", "fraction") if drawn else {"subsamples": None, "fraction": None}),
@@ -263,30 +252,16 @@ def with_people(settings: Settings, typed: Mapping[str, Any], table: TableAtHand
 
 def _database(typed: Mapping[str, Any], table: TableAtHand) -> str | None:
     """The expression that cuts rows into databases; None of files and of random samples."""
-    way, columns = typed["way"], {column.name: column for column in table.columns}
-    if way in UNITS:
-        column = columns.get(typed["time"])
-        if column is None or not column.is_time:
-            raise InputError("`time` must be a column of dates or times.")
-        if way == "hour" and not column.moments:
-            raise InputError("`time` must hold times of the day, to be cut into hours.")
-        return table.cut(column, way)
-    if way == COLUMN:
-        column = columns.get(typed["each"])
-        if column is None:
-            raise InputError("`each` must be a column of the data.")
-        if column.name in typed["individual"]:
-            raise InputError("`each` must not be the one that says who it is: each person would be a database.")
-        return table.cut(column)
-    if way == SQL:
+    database = str(typed["database"])
+    if database == SQL:
         if not typed["expression"].strip():
             raise InputError("`expression` must be an SQL expression, such as date_trunc('hour', t).")
         return str(typed["expression"].strip())
-    if way == FILES and table.files < 2:
-        raise InputError("`database` must be something else: there is one file only.")
-    if way not in (FILES, SAMPLES):
+    if database not in table.choices:
         raise InputError("`database` must be chosen.")
-    return None
+    if any(database == table.cut(column) for column in table.columns if column.name in typed["individual"]):
+        raise InputError("`database` must not be the column that says who it is: each person would be a database.")
+    return None if database in (FILES, SAMPLES) else database
 
 
 def counted_in_words(
@@ -298,18 +273,20 @@ def counted_in_words(
     from empriv.words.planning import reach as reach_in_words
     from empriv.words.what_is_known import what_samples_hide
 
-    way, columns = typed["way"], {column.name: column for column in table.columns}
+    columns = {column.name: column for column in table.columns}
     picked = columns[chosen.individual[0]] if len(chosen.individual) == 1 else None
     better = [
         name for name in table.seen.individuals
         if picked is not None and picked.each_in and are_receipts_of(picked, columns[name])
     ]  # fmt: skip
+    database = typed["database"]
+    noun = table.choices[database][1]
     return {
         "better": "" if reach.once else "".join(better[:1]),
-        "reach": reach, "chosen": chosen, "samples": what_samples_hide() if way == SAMPLES else "",
-        "sentence": reach_in_words(reach.databases, _NAMES.get(way, way), reach.individuals, reach.least_delta),
-        "enough": reach.databases >= reach.enough, "timed": way in UNITS,
-        "zoned": way in UNITS and bool(columns[typed["time"]].zoned),
+        "reach": reach, "chosen": chosen, "samples": what_samples_hide() if database == SAMPLES else "",
+        "sentence": reach_in_words(reach.databases, noun, reach.individuals, reach.least_delta),
+        "enough": reach.databases >= reach.enough, "timed": noun in UNITS,
+        "zoned": noun in UNITS and any(c.zoned and database == c.cut(noun) for c in table.columns),
         "within": presets_within(reach.least_delta),
     }  # fmt: skip
 
@@ -342,7 +319,7 @@ def look_closer(
     sql = ""
     try:
         unit_name(typed["unit"].strip())
-        if typed["mode"] == SQL:
+        if typed["mode"] == AS_SQL:
             sql = typed["query"].strip()
             if not sql:
                 raise InputError("`query` must be SQL, such as avg(amount).")
@@ -531,7 +508,9 @@ def _content(
     likely = dict.fromkeys([*table.seen.individuals[:_SHOWN], *(n for n in columns if n in typed["individual"])])
     blank = () if typed["where"] and not typed["where"][-1][0] else (NO_ROW,)
     return {
-        "table": table, "different": different_in_words, "zones": zones, "measures": MEASURES, "operators": OPERATORS,
+        "table": table, "different": different_in_words, "zones": zones,
+        "choices": [(value, title) for value, (title, _) in table.choices.items()],
+        "measures": MEASURES, "operators": OPERATORS,
         "missing": [name for name in settings.individual if name not in columns],
         "likely": [columns[name] for name in likely], "others": [c for c in table.columns if c.name not in likely],
         "typed": {**typed, "where": (*typed["where"], *blank)},
