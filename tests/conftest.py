@@ -28,7 +28,7 @@ def server() -> Iterator[postgres_server.Server]:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A Spark session with two executors in processes of their own."""
+    """A Spark session, in which functions are called in processes of Python."""
     session = spark_sessions.start(tmp_path_factory.mktemp("spark"))
     yield session
     session.stop()
