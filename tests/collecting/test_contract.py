@@ -164,7 +164,9 @@ def test_package_is_called_like_the_function() -> None:
 def test_error_without_an_individual_is_an_outcome(engine: Engine) -> None:
     rows = pd.DataFrame({"day": [1, 1, 1, 2], "who": ["a", "b", "c", "a"], "x": ["1", "2", "word", "4"]})
     data = databases(rows, database="day", individual="who")
-    results = collect(data, "sum(CAST(x AS INTEGER))", engine=engine, progress=False)
+    said: list[str] = []
+    results = collect(data, "sum(CAST(x AS INTEGER))", engine=engine, progress=False, notice=said.append)
+    assert "since it fails on some rows" in said[0]
     assert results.outcomes.tolist() == [Outcome.ERROR, Outcome.NUMBER]
     assert results.entry_outcomes.tolist() == [Outcome.ERROR, Outcome.NULL, Outcome.ERROR, Outcome.NUMBER]
 
