@@ -47,7 +47,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("form", ["table", "text", "pair", "sql", "db", "url"])
+@pytest.mark.parametrize("form", ["table", "text", "sql", "db"])
 def test_a_table_of_sqlite_is_a_source(file: Path, form: str) -> None:
     options: dict[str, Any] = {"database": "day", "individual": "who"}
     if form == "db":  # also DuckDB's ending: what the file begins with tells
@@ -55,10 +55,8 @@ def test_a_table_of_sqlite_is_a_source(file: Path, form: str) -> None:
     data = {
         "table": lambda: databases(file, table="sales", **options),
         "text": lambda: databases(f"{file}::sales", **options),
-        "pair": lambda: databases((file, "sales"), **options),
         "sql": lambda: databases(str(file), sql="SELECT * FROM sales", **options),
         "db": lambda: databases(str(file), table="sales", **options),
-        "url": lambda: databases(f"sqlite:///{file}", table="sales", **options),
     }[form]()
     same(collect(data, QUERY), collect(HERE, QUERY))
 

@@ -41,18 +41,13 @@ def stored(path: Path) -> Any:
     return f"{path / 'file.duckdb'}::seen"
 
 
-def stored_pair(path: Path) -> Any:
-    stored(path)
-    return (path / "file.duckdb", "base")
-
-
 SOURCES: list[Callable[[Path], Any]] = [
     file("rows.csv", lambda path: ROWS.to_csv(path, index=False)),
     file("rows.csv.gz", lambda path: ROWS.to_csv(path, index=False)),
     file("rows.tsv", lambda path: ROWS.to_csv(path, index=False, sep="\t")),
     file("rows.json", lambda path: ROWS.to_json(path, orient="records")),
     file("rows.ndjson", lambda path: ROWS.to_json(path, orient="records", lines=True)),
-    file("rows.parquet", ROWS.to_parquet), glob, stored, stored_pair,
+    file("rows.parquet", ROWS.to_parquet), glob, stored,
     lambda _: ROWS, lambda _: pl.from_pandas(ROWS), lambda _: pl.from_pandas(ROWS).lazy(),
     lambda _: pl.from_pandas(ROWS).to_arrow(),
 ]  # fmt: skip
