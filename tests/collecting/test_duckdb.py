@@ -116,25 +116,25 @@ def test_extreme_doubles_are_exact(values: list[float]) -> None:
 def test_cost_of_single_runs_is_said_before_them_and_of_many_even_without_progress(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from empriv.collecting.sql import reruns
+    from empriv.collecting.sql import rerun
 
     query = "SELECT sum(x) FROM (SELECT * FROM data LIMIT 99)"
     data = databases(pd.DataFrame({"day": 1, "who": range(50), "x": 1.0}), database="day", individual="who")
     events: list[str] = []
-    read = reruns._read
+    read = rerun._read
 
     def counted(*arguments: object) -> object:
         events.append("run")
         return read(*arguments)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patch:
-        patch.setattr(reruns, "_read", counted)
+        patch.setattr(rerun, "_read", counted)
         collect(data, query, notice=events.append, progress=False)
     assert "51 runs." in events[0]
     assert events.count("run") >= 51  # and what is verified takes a few more
     collect(data, query, progress=False)
     assert capsys.readouterr().err == ""
-    monkeypatch.setattr(reruns, "MANY_RUNS", 50)
+    monkeypatch.setattr(rerun, "MANY_RUNS", 50)
     collect(data, query, progress=False)
     assert "51 runs." in capsys.readouterr().err
 

@@ -36,7 +36,7 @@ from empriv.collecting.sources import Databases
 from empriv.collecting.sql.aggregates import NotDecomposable
 from empriv.collecting.sql.decomposing import decompose
 from empriv.collecting.sql.execute import answered
-from empriv.collecting.sql.reruns import label
+from empriv.collecting.sql.rerun import label
 from empriv.errors import QueryError
 from empriv.results import IntArray, Outcome, Results, Verified, outcomes_of
 

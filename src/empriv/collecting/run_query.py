@@ -27,7 +27,7 @@ from empriv.collecting.queries import Query, query_of
 from empriv.collecting.sources import Databases, Frame, is_sqlite
 from empriv.collecting.sql.execute import answered
 from empriv.collecting.sql.execute import explain as explain_sql
-from empriv.collecting.sql.reruns import to_stderr
+from empriv.collecting.sql.rerun import to_stderr
 from empriv.errors import InputError, QueryError
 from empriv.results import Results
 
