@@ -11,7 +11,7 @@ The difference ``p_a - e p_b = (A t + B/t)/2h`` has one root at most. From one s
         their mean is P(a + noise in A) - e P(b + noise in A), for f = e the hockey stick
     bounds on that mean, ``B(W) = mean + z sd/sqrt(n - 1) + c m3/(sd^2 n)``
 
-`_laplace.c` does it where the package was built with a C compiler, for sticks where e is moderate; `Knots`, in numpy,
+`_line.c` does it where the package was built with a C compiler, for sticks where e is moderate; `Knots`, in numpy,
 everywhere else, and gives the cells that an epsilon is found from. What is not finite is an atom, and lies in no set.
 Arrays of `Knots` are (knots, rows), so that each step of a sweep is one vector operation over the rows.
 """
@@ -40,7 +40,7 @@ _CHUNK = 256  # rows in one call: what numpy holds at once, and how soon an inte
 
 def _load() -> ctypes.CDLL | None:
     """The compiled functions. Their argument types are set once, here: threads that set them would see each other's."""
-    found = library("empriv.measuring.line._laplace")
+    found = library("empriv.measuring.line._line")
     if found is not None:
         samples, several = [LONG, DOUBLES, DOUBLES], [LONG, DOUBLES]
         argument_types = {

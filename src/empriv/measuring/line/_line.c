@@ -452,6 +452,6 @@ EXPORT long empriv_rayleigh(long n, const double *x, double low, double by, long
 }
 
 static struct PyModuleDef module = {
-    PyModuleDef_HEAD_INIT, .m_name = "_laplace", .m_doc = "Called through ctypes: see laplace.py.", .m_size = -1};
+    PyModuleDef_HEAD_INIT, .m_name = "_line", .m_doc = "Called through ctypes: see laplace.py.", .m_size = -1};
 
-PyMODINIT_FUNC PyInit__laplace(void) { return PyModule_Create(&module); }
+PyMODINIT_FUNC PyInit__line(void) { return PyModule_Create(&module); }
