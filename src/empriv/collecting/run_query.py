@@ -27,7 +27,7 @@ from empriv.collecting.queries import Query, query_of
 from empriv.collecting.sources import Databases, Frame, is_sqlite
 from empriv.collecting.sql.execute import answered
 from empriv.collecting.sql.execute import explain as explain_sql
-from empriv.collecting.sql.reruns import to_stderr
+from empriv.collecting.sql.rerun import to_stderr
 from empriv.errors import InputError, QueryError
 from empriv.results import Results
 
@@ -281,9 +281,8 @@ def explain(
 
 
 def _run_function(engine: Engine, data: Databases, function: Callable[..., Any], run: Run) -> Results:
-    from empriv.collecting.functions.calls import assemble_calls, collect_calls, presence_of
-    from empriv.collecting.functions.chunks import FunctionQuery
-    from empriv.collecting.functions.verify_calls import copier, verify_calls
+    from empriv.collecting.function_calls import FunctionQuery
+    from empriv.collecting.function_runs import assemble_calls, collect_calls, copier, presence_of, verify_calls
 
     query = FunctionQuery(function, run.draws, run.rng)
     if isinstance(engine, ClusterEngine):
@@ -291,23 +290,23 @@ def _run_function(engine: Engine, data: Databases, function: Callable[..., Any],
             raise InputError("`checkpoint` and `jobs` must be None with Spark, which runs the function itself.")
         with engine.session(data) as remote:
             chunks = remote.run_calls(query, show=run.progress)
-            there = presence_of(remote.databases, remote.individuals, remote.presence())
-        return assemble_calls(chunks, there, run.draws)
+            presence = presence_of(remote.databases, remote.individuals, remote.presence())
+        return assemble_calls(chunks, presence, run.draws)
     with scratch_directory() as directory:
         with engine.session(data) as session:
             fetch = session.extract(directory)
-            there = presence_of(session.databases, session.individuals, session.presence())
+            presence = presence_of(session.databases, session.individuals, session.presence())
             sketches = _sketches(engine, session, data, run)
         fresh = copier(function)
         results = collect_calls(
-            query, fetch, there, jobs=run.jobs, checkpoint=run.checkpoint, progress=run.progress
+            query, fetch, presence, jobs=run.jobs, checkpoint=run.checkpoint, progress=run.progress
         )  # fmt: skip
         return replace(results, verified=verify_calls(query, fetch, results, fresh), rows=sketches)
 
 
 def tables_inside(path: str) -> tuple[str, ...]:
     """Tables of an SQLite or DuckDB file, by name, for a person who chooses one."""
-    from empriv.collecting.engines.connections import sqlite
+    from empriv.collecting.engines.connections import sqlite_tables
     from empriv.collecting.engines.duckdb.tables import table_names
 
-    return sqlite.table_names(path) if is_sqlite(path) else table_names(path)
+    return sqlite_tables(path) if is_sqlite(path) else table_names(path)

@@ -14,7 +14,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import duckdb
 import numpy as np
@@ -23,25 +23,24 @@ from sqlglot import exp, parse_one
 
 from empriv.base.scratch import scratch_directory
 from empriv.collecting.engines.data_view import DataView, data_view, labels, zone_of
-from empriv.collecting.engines.duckdb.failures import ABOUT_VALUES, querying, reading
+from empriv.collecting.engines.duckdb.connection import ABOUT_VALUES, Connection, Statements, querying, reading
 from empriv.collecting.engines.duckdb.recheck import BINDER_CONFIG, Binder, binder_of
-from empriv.collecting.engines.duckdb.sandbox import AVAILABLE, Connection, Sandbox, sandboxed
+from empriv.collecting.engines.duckdb.sandbox import AVAILABLE, Sandbox, sandboxed
 from empriv.collecting.engines.duckdb.sandbox_child import Sent
-from empriv.collecting.engines.duckdb.statements import Statements
 from empriv.collecting.engines.duckdb.tables import TableReader, check_files
 from empriv.collecting.engines.engine import (
     DATA,
     DATABASE,
     EVERYONE,
-    Apart,
     Column,
+    IsolatedRows,
     Rows,
     SentRows,
     Session,
     quoted,
     text_literal,
 )
-from empriv.collecting.functions.verify_calls import GivenRows
+from empriv.collecting.function_calls import GivenRows
 from empriv.collecting.sources import Connected, Databases, Stored
 from empriv.collecting.sql.aggregates import Type
 from empriv.collecting.sql.allowlist import row_expression
@@ -60,8 +59,6 @@ _LONG_INTEGERS = {"UBIGINT", "HUGEINT"}  # of which some do not fit in NumPy's i
 _CODE = "empriv_code"  # the column that says whose a row is, by position
 _LONGEST_LABEL = 1000  # characters
 _MOST_SECONDS = 10**6  # that a server counts in milliseconds, in 32 bits
-T = TypeVar("T")
-_READERS = {"csv": "read_csv", "json": "read_json_auto"}
 
 
 @dataclass(frozen=True)
@@ -115,20 +112,20 @@ class DuckDBEngine:
                 session.close()
 
     @contextmanager
-    def apart(self, session: Session, data: Databases, chosen: Sequence[int]) -> Iterator[Apart]:
+    def isolated(self, session: Session, data: Databases, chosen: Sequence[int]) -> Iterator[IsolatedRows]:
         """The rows of these databases of a session, in a connection of their own."""
-        from empriv.collecting.engines.duckdb.apart import ApartRows, rows_of
+        from empriv.collecting.engines.duckdb.isolated import IsolatedSession, rows_of
 
         alone = replace(data, parts=(), labels=None, tables={}, draws=None)
         sent = {DATA: session.stream(rows_of(session.columns[DATA], chosen))}
         sent |= {name: session.stream(exp.select("*").from_(exp.table_(name, quoted=True))) for name in data.tables}
         with ExitStack() as stack:
             connection, worker, timeout = self._beside(session) or (*stack.enter_context(self.connected(alone)), None)
-            apart = ApartRows(
+            rows = IsolatedSession(
                 connection, alone, threads=self.threads, worker=worker, timeout=timeout, sent=sent, zone=zone_of(data)
             )
-            stack.callback(apart.close)
-            yield apart
+            stack.callback(rows.close)
+            yield rows
 
     def _beside(self, session: Session) -> tuple[Connection, Executor | None, float | None] | None:
         """A further connection where a session's is limited by the system, so that the same limits hold for both."""
