@@ -11,8 +11,7 @@ import pytest
 import empriv
 from empriv.measuring.densities.selection import Score, spread, spreads
 from empriv.measuring.line import laplace
-from empriv.measuring.line.blocks import Block
-from empriv.measuring.line.risk import Risk
+from empriv.measuring.line.risk import Block, Risk
 from empriv.results import FloatArray, IntArray
 from empriv.validate.checks.one_number import leaks
 
