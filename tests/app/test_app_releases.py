@@ -18,7 +18,7 @@ from empriv.app.jobs import latest
 from empriv.app.ledgers import new_limits
 from empriv.app.release import RELEASE, noise_arguments, release_arguments
 from empriv.app.run import page_arguments
-from empriv.auditing.composing import releases_fitting
+from empriv.auditing.releasing import releases_fitting
 from empriv.cli.config import Settings
 from empriv.cli.main import main
 from empriv.errors import InputError

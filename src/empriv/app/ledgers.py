@@ -126,7 +126,7 @@ def fits_in_words(name: str, book: str, limits: Mapping[str, Any] | None) -> tup
     "" if the ledger says it itself.
     """
     import empriv
-    from empriv.auditing.composing import releases_fitting
+    from empriv.auditing.releasing import releases_fitting
     from empriv.ledger.values import window_of
 
     policy = empriv.Policy(**limits) if limits is not None else empriv.Ledger(book, create=False).policy
