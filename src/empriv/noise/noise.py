@@ -193,12 +193,12 @@ class Noise:
         return Publications(at, LEVEL, estimate, upper, effects.estimate, effects.upper(LEVEL))
 
     def _effects(self, epsilon: float) -> PublicationEffects:
-        if epsilon not in self._told:
-            self._told[epsilon] = effects_with_noise(self.risk, self.law, epsilon)
-        return self._told[epsilon]
+        if epsilon not in self._effects_by_epsilon:
+            self._effects_by_epsilon[epsilon] = effects_with_noise(self.risk, self.law, epsilon)
+        return self._effects_by_epsilon[epsilon]
 
     @cached_property
-    def _told(self) -> dict[float, PublicationEffects]:
+    def _effects_by_epsilon(self) -> dict[float, PublicationEffects]:
         return {}
 
     def how_often(self, *, epsilon: float | None = None, delta: float | None = None) -> HowOften:
