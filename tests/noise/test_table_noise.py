@@ -106,7 +106,8 @@ def test_margins_add_up_again() -> None:
     inner = np.random.default_rng(4).poisson(40, (n, 4)).astype(float)
     q = np.c_[inner, inner[:, :2].sum(axis=1), inner[:, 2:].sum(axis=1), inner.sum(axis=1)]
     people = constant(n, 7, [{0: 1, 4: 1, 6: 1}, {1: 1, 4: 1, 6: 1}, {2: 1, 5: 1, 6: 1}, {3: 1, 5: 1, 6: 1}])
-    plain, noise = (noise_for(table_of(q, people), consistent=wanted) for wanted in (False, True))
+    noise = noise_for(table_of(q, people), consistent=True)
+    plain = replace(noise, consistent=False)  # the same noise on each cell
     values = dict(zip(noise.laws, q[0].tolist(), strict=True))
     out = np.array([list(noise.release(values).values()) for _ in range(150)])
     np.testing.assert_allclose(out[:, 4], out[:, 0] + out[:, 1], atol=1e-6)
