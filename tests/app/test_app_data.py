@@ -15,7 +15,6 @@ import duckdb
 import pytest
 from click.testing import CliRunner
 
-import empriv
 from app.conftest import RunningDesk, Visitor, sales
 from empriv.cli.check import check
 from empriv.cli.config import Settings, read_config, settings_of
@@ -24,14 +23,13 @@ from empriv.errors import EmprivError
 
 HOSTILE = "<img src=x onerror=alert(1)> \"q\" 's' -- " + "very long " * 20 + "end"
 WHO = {
-    "individual": "client", "way": "day", "time": "day", "each": "", "expression": "", "subsamples": "365",
-    "fraction": "0.5", "unidentified": "error", "timezone": "",
+    "individual": "client", "database": "day", "expression": "", "subsamples": "365", "fraction": "0.5",
+    "unidentified": "error", "timezone": "",
 }  # fmt: skip
 MEAN = {
     "mode": "build", "measure": "mean", "column": "amount", "by": "", "holds_column": "", "holds_operator": "=",
     "holds_value": "", "query": "", "unit": "", "do": "save",
 }  # fmt: skip
-USUAL = {"preset": "usual", "times": "1", "known": "auto", "presence": "both", "epsilon": "", "delta": "", "scope": ""}
 
 
 def audit_of(desk: RunningDesk, content: bytes, **settings: Any) -> str:
@@ -67,20 +65,19 @@ def waiting(visitor: Visitor, path: str) -> str:
 
 def live(visitor: Visitor, path: str, page: str, fields: Any) -> str:
     """What is shown beside the form, as people read it."""
-    return unescape(re.sub(r"<[^>]+>", "", visitor.post(path, whole(path, fields), page=page).text))
+    given = whole(fields) if "/data" in path else fields
+    return unescape(re.sub(r"<[^>]+>", "", visitor.post(path, given, page=page).text))
 
 
-def whole(path: str, fields: Any) -> Any:
+def whole(fields: Any) -> Any:
     """What the form of the step Data sends, if some of its fields are these."""
     given = list(fields.items()) if isinstance(fields, dict) else list(fields)
-    if "/data" not in path:
-        return given
     names = {key for key, _ in given}
     return [*given, *((key, value) for key, value in {**WHO, **MEAN}.items() if key not in names)]
 
 
 def send(visitor: Visitor, path: str, fields: Any, **more: Any) -> Any:
-    return visitor.post(path, whole(path, fields), page=f"{path}{'&' if '?' in path else '?'}wait=1", **more)
+    return visitor.post(path, whole(fields), page=f"{path}{'&' if '?' in path else '?'}wait=1", **more)
 
 
 def chosen(text: str, field: str) -> list[str]:
@@ -99,17 +96,17 @@ class TestWhoAndWhen:
         assert first.status == 200
         page = waiting(visitor, f"/audits/{name}/data")
         assert chosen(page, "individual") == ["client"]
-        assert chosen(page, "way") == ["day"]
+        assert chosen(page, "database") == ["day"]
         assert (desk.folder / f"{name}.toml").read_bytes() == before
 
     def test_counts_and_the_smallest_delta_that_they_support(self, visitor: Visitor, name: str) -> None:
         path = f"/audits/{name}/data"
         said = live(visitor, f"{path}/live", f"{path}?wait=1", WHO)
         assert "40 days, 8 people: enough for delta ≥ 0.072." in said  # 1 - 0.05^(1/40) = 0.0722
-        weeks = live(visitor, f"{path}/live", f"{path}?wait=1", {**WHO, "way": "week"})
+        weeks = live(visitor, f"{path}/live", f"{path}?wait=1", {**WHO, "database": "date_trunc('week', day)"})
         assert "6 weeks, 8 people" in weeks
         assert "6 databases give no upper bound" in weeks
-        samples = live(visitor, f"{path}/live", f"{path}?wait=1", {**WHO, "way": "samples", "subsamples": "59"})
+        samples = live(visitor, f"{path}/live", f"{path}?wait=1", {**WHO, "database": ":samples", "subsamples": "59"})
         assert "59 random samples, 8 people: enough for delta ≥ 0.05." in samples
         assert "secret" in samples or "who was sampled" in samples
 
@@ -117,10 +114,10 @@ class TestWhoAndWhen:
         ("fields", "written"),
         [
             ({}, {"individual": ("client",), "database": "day"}),
-            ({"way": "month"}, {"database": "date_trunc('month', day)"}),
-            ({"way": "column", "each": "region"}, {"database": "region"}),
-            ({"way": "samples", "subsamples": "50", "fraction": "0.25"}, {"subsamples": 50, "fraction": 0.25}),
-            ({"way": "sql", "expression": "dayofyear(day)"}, {"database": "dayofyear(day)"}),
+            ({"database": "date_trunc('month', day)"}, {"database": "date_trunc('month', day)"}),
+            ({"database": "region"}, {"database": "region"}),
+            ({"database": ":samples", "subsamples": "50", "fraction": "0.25"}, {"subsamples": 50, "fraction": 0.25}),
+            ({"database": ":sql", "expression": "dayofyear(day)"}, {"database": "dayofyear(day)"}),
             (
                 {"unidentified": "drop", "timezone": "Europe/Paris"},
                 {"unidentified": "drop", "timezone": "Europe/Paris"},
@@ -135,7 +132,7 @@ class TestWhoAndWhen:
         assert answer.headers["location"] == f"/audits/{name}/promise"
         settled = settings(desk, name)
         assert {key: getattr(settled, key) for key in written} == written
-        assert chosen(waiting(visitor, path), "way") == [fields.get("way", "day")]
+        assert chosen(waiting(visitor, path), "database") == [fields.get("database", "day")]
 
     def test_several_columns_may_say_who(self, desk: RunningDesk, visitor: Visitor, name: str) -> None:
         fields = [*WHO.items(), ("individual", "region")]
@@ -147,14 +144,14 @@ class TestWhoAndWhen:
         ("fields", "field", "says"),
         [
             ({"individual": "absent"}, "individual", "Whom a row belongs to must be"),
-            ({"way": "day", "time": "client"}, "time", "must be a column of dates"),
-            ({"way": "column", "each": "client"}, "each", "each person would be a database"),
-            ({"way": "samples", "subsamples": "1"}, "subsamples", "from 2 to"),
-            ({"way": "samples", "fraction": "<b>2"}, "fraction", "between 0 and 1"),
-            ({"way": "sql", "expression": "absent + 1"}, "database", "must name a column"),
-            ({"way": "sql", "expression": "(SELECT 1)"}, "database", "must"),
-            ({"way": "files"}, "database", "one file only"),
-            ({"way": ""}, "database", "must be chosen"),
+            ({"database": "client"}, "database", "each person would be a database"),
+            ({"database": ":samples", "subsamples": "1"}, "subsamples", "from 2 to"),
+            ({"database": ":samples", "fraction": "<b>2"}, "fraction", "between 0 and 1"),
+            ({"database": ":sql", "expression": "absent + 1"}, "database", "must name a column"),
+            ({"database": ":sql", "expression": "(SELECT 1)"}, "database", "must"),
+            ({"database": ":files"}, "database", "must be chosen"),  # there is one
+            ({"database": ""}, "database", "must be chosen"),
+            ({"database": "date_trunc('hour', day)"}, "database", "must be chosen"),  # of dates
             ({"timezone": "Mars/Olympus"}, "timezone", "must be the name of a time zone"),
         ],
     )
@@ -222,17 +219,17 @@ class TestWhoAndWhen:
         (desk.folder / "wards.toml").write_text('files = ["ward-*.csv"]')
         path = "/audits/wards/data"
         assert "Each file (3)" in waiting(visitor, path)
-        assert "3 files, 9 people" in live(visitor, f"{path}/live", f"{path}?wait=1", {**WHO, "way": "files"})
-        send(visitor, path, {**WHO, "way": "files", "column": "x"})
+        assert "3 files, 9 people" in live(visitor, f"{path}/live", f"{path}?wait=1", {**WHO, "database": ":files"})
+        send(visitor, path, {**WHO, "database": ":files", "column": "x"})
         assert settings(desk, "wards").database is None
-        assert chosen(waiting(visitor, path), "way") == ["files"]
+        assert chosen(waiting(visitor, path), "database") == [":files"]
 
     def test_moments_need_a_time_zone(self, desk: RunningDesk, visitor: Visitor) -> None:
         rows = b"client,at,x\n" + b"".join(b"p%d,2024-01-%02dT23:30:00Z,1\n" % (k % 5, 1 + k % 28) for k in range(99))
         name = audit_of(desk, rows)
         path = f"/audits/{name}/data"
         assert "Europe/Paris" in waiting(visitor, path)
-        said = live(visitor, f"{path}/live", f"{path}?wait=1", {**WHO, "time": "at"})
+        said = live(visitor, f"{path}/live", f"{path}?wait=1", {**WHO, "database": "date_trunc('day', \"at\")"})
         assert "Days begin at midnight in UTC" in said
 
     @pytest.mark.parametrize(
@@ -253,7 +250,7 @@ class TestWhoAndWhen:
         page = waiting(visitor, path)
         assert "No column looks like it" in page
         assert "No column holds dates" in page
-        said = live(visitor, f"{path}/live", f"{path}?wait=1", {**WHO, "individual": "a", "way": "samples"})
+        said = live(visitor, f"{path}/live", f"{path}?wait=1", {**WHO, "individual": "a", "database": ":samples"})
         assert "365 random samples, 1 person" in said
         assert "several people" in said
         assert "No column holds numbers" in waiting(visitor, f"/audits/{name}/data")
@@ -275,10 +272,9 @@ class TestWhoAndWhen:
         assert visitor.get("/audits/bare/promise").status == 200
 
     def test_an_audit_that_was_changed_elsewhere(self, visitor: Visitor, name: str) -> None:
-        for step, fields in (("data", WHO), ("promise", USUAL)):
-            answer = send(visitor, f"/audits/{name}/{step}", {**fields, "seen": "0" * 16})
-            assert answer.status == 409
-            assert "changed elsewhere" in answer.text
+        answer = send(visitor, f"/audits/{name}/data", {**WHO, "seen": "0" * 16})
+        assert answer.status == 409
+        assert "changed elsewhere" in answer.text
 
 
 class TestStatistic:
@@ -435,7 +431,7 @@ class TestStatistic:
         (query,) = settings(desk, name).query
         assert f'"{quoted}"' in query
         pages = [waiting(visitor, path)]
-        pages.append(visitor.post(f"{path}/live", whole(path, fields), page=f"{path}?wait=1").text)
+        pages.append(visitor.post(f"{path}/live", whole(fields), page=f"{path}?wait=1").text)
         for page in pages:
             assert "<img" not in page
             assert "</option>0" not in page
@@ -444,23 +440,26 @@ class TestStatistic:
 def test_one_column_is_not_taken_for_another(desk: RunningDesk, visitor: Visitor) -> None:
     rows = "".join(f"p{k % 7},a{k % 3},b{k % 5}\n" for k in range(60))
     name = audit_of(desk, f'client,x y,"""x y"""\n{rows}'.encode())
-    for column, count in (("x y", 3), ('"x y"', 5)):
-        fields = {**WHO, "way": "column", "each": column, "measure": "count"}
+    for column, count in (("x y", 3), ('"""x y"""', 5)):
+        fields = {**WHO, "database": column, "measure": "count"}
         said = live(visitor, f"/audits/{name}/data/live", f"/audits/{name}/data?wait=1", fields)
         assert f"{count} databases, 7 people" in said
         send(visitor, f"/audits/{name}/data", fields)
-        assert chosen(waiting(visitor, f"/audits/{name}/data"), "each") == [column]
+        assert chosen(waiting(visitor, f"/audits/{name}/data"), "database") == [column]
 
 
-@pytest.mark.parametrize("way", ["day", "column", "samples"])
+@pytest.mark.parametrize("place", [0, -3, -2], ids=["day", "column", "samples"])
 def test_the_command_line_takes_what_was_filled_in(
-    desk: RunningDesk, visitor: Visitor, monkeypatch: pytest.MonkeyPatch, way: str
+    desk: RunningDesk, visitor: Visitor, monkeypatch: pytest.MonkeyPatch, place: int
 ) -> None:
     quoted = HOSTILE.replace('"', '""')
     rows = "".join(f'"{k % 2}",p{k % 7},2024-01-{1 + k % 28:02},{k}\n' for k in range(100))
-    name = audit_of(desk, f'"{quoted}",client,Jour de l\'année,x\n{rows}'.encode())
-    who = {**WHO, "time": "Jour de l'année", "each": HOSTILE, "subsamples": "40", "way": way}
-    condition = {"where_column": HOSTILE, "where_operator": "≥", "where_value": "0"}
+    name = audit_of(desk, f'client of,"{quoted}",Jour de l\'année,x\n'.encode() + rows.encode())
+    condition = {"where_column": "x", "where_operator": "≥", "where_value": "0"}
+    offered = re.search(r'<select[^>]*name="database".*?</select>', waiting(visitor, f"/audits/{name}/data"), re.DOTALL)
+    assert offered is not None
+    database = unescape(re.findall(r'value="([^"]*)"', offered[0])[place])
+    who = {**WHO, "individual": HOSTILE, "database": database, "subsamples": "40"}
     send(visitor, f"/audits/{name}/data", {**who, **MEAN, "column": "x", **condition})
     (desk.folder / f"{name}.toml").write_text(
         (desk.folder / f"{name}.toml").read_text() + 'target = ["delta <= 0.05 at 0.1"]\n'
@@ -469,121 +468,7 @@ def test_the_command_line_takes_what_was_filled_in(
     outcome = CliRunner().invoke(check, [f"{name}.toml", "--dry-run"])
     assert outcome.exception is None, outcome.output
     assert "is valid" in outcome.output
-    assert chosen(waiting(visitor, f"/audits/{name}/data"), "way") == [way]
-
-
-class TestPromise:
-    @pytest.mark.parametrize(
-        ("fields", "written"),
-        [
-            ({}, {"target": ("delta <= 0.05 at 0.1",), "epsilon": (0.1,), "times": None, "known": ("auto",)}),
-            ({"preset": "strict", "times": "12"}, {"target": ("delta <= 0.01 at 0.1",), "times": 12}),
-            (
-                {"preset": "own", "epsilon": "0.5", "delta": "1e-3", "total_risk": "0.2"},
-                {"target": ("delta <= 0.001 at 0.5", "total_risk <= 0.2 at 0.5"), "epsilon": (0.5,)},
-            ),
-            ({"known": "nothing", "presence": "random"}, {"known": ("nothing",), "presence": "random"}),
-            (
-                {"known": "some", "named": "calendar\nprevious:2\n\ncount(*)\n sum(amount) "},
-                {"known": ("calendar", "previous:2", "count(*)", "sum(amount)")},
-            ),
-            ({"known": "some", "named": "own"}, {"known": ("own",)}),
-        ],
-    )
-    def test_what_is_promised_is_written_and_shown_again(
-        self, desk: RunningDesk, visitor: Visitor, ready: str, fields: dict[str, str], written: dict[str, Any]
-    ) -> None:
-        path = f"/audits/{ready}/promise"
-        answer = visitor.post(path, {**USUAL, **fields}, follow=False)
-        assert answer.headers["location"] == f"/audits/{ready}/decision"
-        settled = settings(desk, ready)
-        assert {key: getattr(settled, key) for key in written} == written
-        settled.check_known()
-        page = visitor.get(path).text
-        assert chosen(page, "preset") == [fields.get("preset", "usual")]
-        assert chosen(page, "known") == [fields.get("known", "auto")]
-        assert chosen(page, "presence") == [fields.get("presence", "both")]
-
-    def test_the_whole_promise_in_words(self, visitor: Visitor, ready: str) -> None:
-        path = f"/audits/{ready}/promise"
-        said = live(visitor, f"{path}/said", path, {**USUAL, "times": "12"})
-        assert (
-            "A reader who guesses 50:50 whether a client's rows were counted gets at most 52.5% sure from all 12 "
-            "publications, but surer in at most 5% of cases. That holds for readers who may know what the calendar and "
-            "previous answers tell and one client's rows (epsilon 0.1, delta 0.05)." in said
-        )
-        assert "40 databases cannot support any delta below 0.072" in said
-        nothing = {**USUAL, "known": "nothing", "presence": "random", "preset": "own", "epsilon": "0", "delta": "0.1"}
-        said = live(visitor, f"{path}/said", path, nothing)
-        assert "at most 50% sure" in said
-        assert "readers who know no more (epsilon 0, delta 0.1)" in said
-        assert "cannot support" not in said
-
-    @pytest.mark.parametrize(
-        ("fields", "field", "says"),
-        [
-            ({"preset": ""}, "preset", "must be chosen"),
-            ({"preset": "own", "epsilon": "small"}, "epsilon", "must be a number of at least 0"),
-            ({"preset": "own", "epsilon": "inf", "delta": "0.1"}, "epsilon", "must be a number"),
-            ({"preset": "own", "epsilon": "0.1", "delta": "5"}, "delta", "from 0 to 1"),
-            ({"preset": "own", "epsilon": "0.1", "delta": "", "total_risk": ""}, "delta", "from 0 to 1"),
-            ({"times": "often"}, "times", "must be a whole number"),
-            ({"known": "some"}, "known", "must be something"),
-            ({"known": "some", "named": "previous:-1"}, "known", "whole number of answers"),
-        ],
-    )
-    def test_what_is_refused_is_said_beside_its_field_and_kept(
-        self, desk: RunningDesk, visitor: Visitor, ready: str, fields: dict[str, str], field: str, says: str
-    ) -> None:
-        before = (desk.folder / f"{ready}.toml").read_bytes()
-        answer = visitor.post(f"/audits/{ready}/promise", {**USUAL, "total_risk": "0.77", **fields})
-        assert answer.status == 400
-        wrong = re.search(rf'id="wrong-{field}"[^>]*>([^<]*)<', answer.text)
-        assert wrong
-        assert says in unescape(wrong[1])
-        assert ('value="0.77"' in answer.text) == ("total_risk" not in fields)
-        assert (desk.folder / f"{ready}.toml").read_bytes() == before
-        for typed in fields.values():
-            assert typed in unescape(answer.text)
-        assert "<b>" not in answer.text
-
-    def test_random_samples_have_no_order(self, desk: RunningDesk, visitor: Visitor) -> None:
-        name = audit_of(desk, sales(days=4), individual=["client"], subsamples=50)
-        path = f"/audits/{name}/promise"
-        answer = visitor.post(path, {**USUAL, "known": "some", "named": "calendar"})
-        assert "random samples have no order" in answer.text
-        assert "one client's rows" in live(visitor, f"{path}/said", path, USUAL)
-
-    def test_targets_of_another_hand_are_kept(self, desk: RunningDesk, visitor: Visitor) -> None:
-        targets = ["delta <= 0.01 at 0.1", "delta <= 0.001 at 1"]
-        name = audit_of(desk, sales(days=4), target=targets, times=3, known=["calendar", "previous"])
-        page = visitor.get(f"/audits/{name}/promise").text
-        assert chosen(page, "preset") == ["kept"]
-        assert chosen(page, "known") == ["some"]
-        path = f"/audits/{name}/promise"
-        said = live(visitor, f"{path}/said", path, {**USUAL, "preset": "kept"})
-        assert "delta 0.001" in said
-        visitor.post(path, {**USUAL, "preset": "kept", "times": "3"}, follow=False)
-        assert settings(desk, name).target == tuple(targets)
-        assert settings(desk, name).epsilon == (0.1, 1.0)
-
-    def test_earlier_releases(self, desk: RunningDesk, visitor: Visitor, ready: str) -> None:
-        path = f"/audits/{ready}/promise"
-        assert "Nothing was released" in visitor.get(path).text
-        ledger = empriv.Ledger(desk.folder / "releases.ledger", policy=empriv.Policy(queries=3))
-        try:
-            page = visitor.get(path).text
-            assert chosen(page, "ledger") == ["releases.ledger"]
-            outside = {**USUAL, "ledger": "../releases.ledger"}
-            assert "must be in the folder" in visitor.post(path, outside).text
-            more = {**USUAL, "ledger": "releases.ledger", "known": "some", "calendar": "yes"}
-            assert 'id="wrong-known"' in visitor.post(path, more).text
-            visitor.post(path, {**USUAL, "ledger": "releases.ledger"}, follow=False)
-            assert settings(desk, ready).ledger == "releases.ledger"
-            visitor.post(path, USUAL, follow=False)
-            assert settings(desk, ready).ledger is None
-        finally:
-            ledger.path.unlink()
+    assert chosen(waiting(visitor, f"/audits/{name}/data"), "database") == [database]
 
 
 def test_a_database_file_asks_which_of_its_tables(desk: RunningDesk, visitor: Visitor) -> None:
@@ -621,15 +506,10 @@ def test_tables_of_a_duckdb_file_are_those_that_hold_rows(tmp_path: Path) -> Non
 def test_readings_are_cut_into_hours_and_days_are_not(desk: RunningDesk, visitor: Visitor) -> None:
     rows = [f"2024-03-{day:02d} {hour:02d}:30:00,m{k},1.5" for day in range(1, 4) for hour in range(24) for k in (1, 2)]
     hourly = audit_of(desk, "\n".join(["t,meter,kwh", *rows]).encode())
-    form = {**WHO, **MEAN, "individual": "meter", "way": "hour", "time": "t", "column": "kwh"}
-    assert 'value="hour"' in visitor.get(f"/audits/{hourly}/data?wait=1").text
+    hour = "date_trunc('hour', t)"
+    form = {**WHO, **MEAN, "individual": "meter", "database": hour, "column": "kwh"}
     told = visitor.post(f"/audits/{hourly}/data/live", form, page=f"/audits/{hourly}/data?wait=1").text
     assert "72 hours, 2 people" in told
     assert "From 2024-03-01 to 2024-03-03 23:00:00." in told
     visitor.post(f"/audits/{hourly}/data", form, page=f"/audits/{hourly}/data?wait=1")
-    assert settings(desk, hourly).database == "date_trunc('hour', t)"
-    daily = audit_of(desk, sales(days=40, people=8))
-    assert 'value="hour"' not in visitor.get(f"/audits/{daily}/data?wait=1").text
-    page = f"/audits/{daily}/data"
-    wrong = visitor.post(page, {**WHO, **MEAN, "way": "hour"}, page=f"{page}?wait=1")
-    assert (wrong.status, 'id="wrong-time"' in wrong.text) == (400, True)
+    assert settings(desk, hourly).database == hour
