@@ -19,40 +19,18 @@ ROWS = pd.DataFrame({"day": [1, 1, 1, 2, 2], "who": ["a", "b", "b", "a", "c"], "
 MANY = pd.DataFrame({"who": np.arange(2000) % 500, "x": np.arange(2000) / 7})
 
 
-def csv(path: Path) -> Any:
-    ROWS.to_csv(path / "rows.csv", index=False)
-    return path / "rows.csv"
-
-
-def packed_csv(path: Path) -> Any:
-    ROWS.to_csv(path / "rows.csv.gz", index=False)
-    return str(path / "rows.csv.gz")
-
-
-def tsv(path: Path) -> Any:
-    ROWS.to_csv(path / "rows.tsv", index=False, sep="\t")
-    return path / "rows.tsv"
-
-
-def json(path: Path) -> Any:
-    ROWS.to_json(path / "rows.json", orient="records")
-    return path / "rows.json"
-
-
-def lines(path: Path) -> Any:
-    ROWS.to_json(path / "rows.ndjson", orient="records", lines=True)
-    return path / "rows.ndjson"
-
-
-def parquet(path: Path) -> Any:
-    ROWS.to_parquet(path / "rows.parquet")
-    return path / "rows.parquet"
-
-
 def glob(path: Path) -> Any:
     ROWS[:2].to_parquet(path / "part1.parquet")
     ROWS[2:].to_parquet(path / "part2.parquet")
     return str(path / "part*.parquet")
+
+
+def file(name: str, write: Callable[[Path], Any]) -> Callable[[Path], Path]:
+    def made(folder: Path) -> Path:
+        write(folder / name)
+        return folder / name
+
+    return made
 
 
 def stored(path: Path) -> Any:
@@ -63,13 +41,13 @@ def stored(path: Path) -> Any:
     return f"{path / 'file.duckdb'}::seen"
 
 
-def stored_pair(path: Path) -> Any:
-    stored(path)
-    return (path / "file.duckdb", "base")
-
-
 SOURCES: list[Callable[[Path], Any]] = [
-    csv, packed_csv, tsv, json, lines, parquet, glob, stored, stored_pair,
+    file("rows.csv", lambda path: ROWS.to_csv(path, index=False)),
+    file("rows.csv.gz", lambda path: ROWS.to_csv(path, index=False)),
+    file("rows.tsv", lambda path: ROWS.to_csv(path, index=False, sep="\t")),
+    file("rows.json", lambda path: ROWS.to_json(path, orient="records")),
+    file("rows.ndjson", lambda path: ROWS.to_json(path, orient="records", lines=True)),
+    file("rows.parquet", ROWS.to_parquet), glob, stored,
     lambda _: ROWS, lambda _: pl.from_pandas(ROWS), lambda _: pl.from_pandas(ROWS).lazy(),
     lambda _: pl.from_pandas(ROWS).to_arrow(),
 ]  # fmt: skip

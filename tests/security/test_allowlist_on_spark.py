@@ -165,13 +165,11 @@ def test_what_runs_on_the_driver_is_admitted_there_too(opened: Any, folder: Path
 @pytest.mark.parametrize(
     "query",
     [
-        "SELECT avg(d.x * s.weight) FROM data AS d JOIN shops AS s ON d.k = s.k",
-        "WITH few AS (SELECT * FROM data WHERE k < 5), n AS (SELECT 0 AS z) SELECT sum(x) + (SELECT z FROM n) FROM few",
-        "SELECT sum(x) FROM data AS d WHERE x > (SELECT avg(x) FROM data AS e WHERE e.k = d.k)",
+        "WITH few AS (SELECT * FROM data WHERE k < 5), n AS (SELECT 0 AS z) SELECT sum(x * s.weight) "
+        "+ (SELECT z FROM n) + length('it''s \\ a `text` -- reflect(1) /* rand() */') "
+        "FROM few AS d JOIN shops AS s ON d.k = s.k",
         "SELECT sum(r) FROM (SELECT row_number() OVER (PARTITION BY k ORDER BY x, who) AS r FROM data) AS s",
-        "SELECT sum(x) + length('it''s \\ a `text` -- reflect(1) /* rand() */') FROM data",
-        "SELECT k, median(x), count(DISTINCT who), stddev_samp(x) FROM data WHERE day < 30 GROUP BY k",
-        "SELECT sum(x) FROM (SELECT x AS user FROM data) AS s(x)",
+        "SELECT sum(x) FROM (SELECT x AS user FROM data) AS s(x) WHERE x > (SELECT avg(x) FROM data)",
     ],
 )
 def test_what_a_query_may_do_gives_the_answers_of_duckdb(opened: Any, query: str) -> None:

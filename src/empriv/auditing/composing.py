@@ -53,7 +53,7 @@ _DRAWS = 32
 _POINTS = 400  # noisy results with everyone that are measured, at least: bandwidths take the square of their number
 _SEED = 0
 _ROUNDING = 1e-6  # of the largest influence, in which influences are compared
-_TELLING = 4  # different influences that no other rows are taken to have
+_DISTINCTIVE = 4  # different influences that no other rows are taken to have
 
 
 @dataclass(frozen=True, eq=False)
@@ -367,13 +367,13 @@ def _content(
     if len(here) != 1 or results.outcomes[here[0]].any() or answer != _cells(laws, results.q[here[0]]):
         return Content(answer, None, results.digest)
     place = here[0]
-    shape, telling = _shape(results, place, list(laws.values()))
+    shape, distinctive = _shape(results, place, list(laws.values()))
     return Content(
         answer=answer,
         people=_people(results, place, list(laws.values())),
         results=results.digest,
         shape=shape,
-        telling=telling,
+        distinctive=distinctive,
         rows=None if rows is None else rows.of(place if len(rows) == results.n_databases else 0),
     )
 
@@ -399,7 +399,7 @@ def _people(results: Results, place: int, laws: Sequence[Law]) -> str:
 
 
 def _shape(results: Results, place: int, laws: Sequence[Law]) -> tuple[tuple[str, ...], bool]:
-    """What people change the answer by, beside the one who changes it most; and whether that is telling.
+    """What people change the answer by, beside the one who changes it most; and whether that is distinctive.
 
     Of answers a + b q(x), people's influences are b times those of q: divided by the largest size, and with the sign of
     the first that is not 0, they are the same for all a and b. Two roundings, half a step apart: last digits that
@@ -424,7 +424,7 @@ def _shape(results: Results, place: int, laws: Sequence[Law]) -> tuple[tuple[str
     texts = tuple(repr((facts, np.floor(parts / _ROUNDING + half).astype(int).tolist())) for half in (0.0, 0.5))
     steps = np.array([law.granularity for law in laws])
     distinct = {tuple(cells) for cells in np.rint(changes / steps).tolist()} - {(0.0,) * len(steps)}
-    return texts, len(distinct) >= _TELLING
+    return texts, len(distinct) >= _DISTINCTIVE
 
 
 def _achieved(noise: Noise | TableNoise, epsilon: float, policy: Policy) -> Figures:

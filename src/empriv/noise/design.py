@@ -56,7 +56,7 @@ def least_noise(judged: JudgedAnswer, widest: list[NoiseKernel], epsilon: float,
     that of whichever is taken is 95%.
     """
     level = 1.0 - (1.0 - LEVEL) / len(widest)
-    rows = first_asked(judged)
+    rows = most_influential(judged)
     low = {wide.kind: max(_NARROWEST * wide.scale, _CELLS * wide.step) for wide in widest}
     unsure: dict[str, IntArray] = {}  # by kind: whoever met the target with less noise of the kind meets it with more
     for _ in range(_ROUNDS):
@@ -116,7 +116,7 @@ def _halved(enough: Callable[[float], bool], low: float, high: float, tolerance:
     return high
 
 
-def first_asked(judged: JudgedAnswer) -> IntArray:
+def most_influential(judged: JudgedAnswer) -> IntArray:
     """People who move the answer most, once and over all databases."""
     pairs = judged.pairs
     with np.errstate(invalid="ignore"):
@@ -248,7 +248,7 @@ def design_noise(
             return _for_times(Noise(_law(NoiseKernel("gaussian", step, step), step), judged, times=times, **facts))
         paper = method == "paper"
         law = paper_law(one, judged.pairs, judged.moved, epsilon, step) if paper else Law.of(step, _NONE)
-        return _kept(Noise(law, judged, declared_bound=bound, **facts))
+        return _checked(Noise(law, judged, declared_bound=bound, **facts))
 
     def designed(step: float) -> tuple[NoiseKernel, float | None]:
         return _classical_or_least(judged, epsilon, delta, step, least=method == "least", dither=dither)
@@ -258,7 +258,7 @@ def design_noise(
     kernel, reach = designed(declared)
     if reach != judged.reach:
         judged = replace(judged, reach=reach)
-    return _kept(Noise(_law(kernel, declared), judged, declared_bound=bound, **facts))
+    return _checked(Noise(_law(kernel, declared), judged, declared_bound=bound, **facts))
 
 
 def _for_times(narrowest: Noise) -> Noise:
@@ -279,10 +279,10 @@ def _for_times(narrowest: Noise) -> Noise:
         if high > _WIDEST * step:
             raise InputError(_NEVER)
     found = _halved(lambda scale: of_scale(scale).composes(narrowest.times, epsilon, delta), low, high, _TOLERANCE)
-    return _kept(of_scale(found))
+    return _checked(of_scale(found))
 
 
-def _kept(noise: Noise) -> Noise:
+def _checked(noise: Noise) -> Noise:
     """The noise, if it keeps its promise; the paper's keeps its own, by the estimate, and is given all the same."""
     if noise.method == "paper" or noise.holds:
         return noise
@@ -482,7 +482,7 @@ def _least_factor(target: TableTarget, kind: str, shape: FloatArray, most: float
     def enough(factor: float) -> bool:
         return target.seems_kept(target.kernels(kind, factor * shape))
 
-    high = min(_alone(target, kind, shape), most)
+    high = min(_hiding_factor(target, kind, shape), most)
     found = least_scale(enough, _NARROWEST_OF_TABLES * high, high, _TOLERANCE_OF_TABLES) if high > 0 else None
     if found is None:
         return None
@@ -496,7 +496,7 @@ def _least_factor(target: TableTarget, kind: str, shape: FloatArray, most: float
     return None
 
 
-def _alone(target: TableTarget, kind: str, shape: FloatArray) -> float:
+def _hiding_factor(target: TableTarget, kind: str, shape: FloatArray) -> float:
     """A factor with which the noise alone hides every day of everybody."""
     days = days_of(target.risk)
     steps = np.maximum(target.steps, 1e-300)

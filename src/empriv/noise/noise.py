@@ -22,8 +22,7 @@ from empriv.base.text import lines_html
 from empriv.errors import CertificateError, FileFormatError, InputError
 from empriv.measuring.densities.density import Density, Kde
 from empriv.measuring.densities.specs import density_from_json, density_to_json
-from empriv.measuring.given.given_risk import GivenRisk
-from empriv.measuring.given.saved import risk_from_parts, risk_to_parts
+from empriv.measuring.given.given_risk import GivenRisk, risk_from_parts, risk_to_parts
 from empriv.measuring.line.risk import Risk, measure_line
 from empriv.measuring.series import HowOften, Publications
 from empriv.measuring.series.repeated import PublicationEffects, within
@@ -194,12 +193,12 @@ class Noise:
         return Publications(at, LEVEL, estimate, upper, effects.estimate, effects.upper(LEVEL))
 
     def _effects(self, epsilon: float) -> PublicationEffects:
-        if epsilon not in self._told:
-            self._told[epsilon] = effects_with_noise(self.risk, self.law, epsilon)
-        return self._told[epsilon]
+        if epsilon not in self._effects_by_epsilon:
+            self._effects_by_epsilon[epsilon] = effects_with_noise(self.risk, self.law, epsilon)
+        return self._effects_by_epsilon[epsilon]
 
     @cached_property
-    def _told(self) -> dict[float, PublicationEffects]:
+    def _effects_by_epsilon(self) -> dict[float, PublicationEffects]:
         return {}
 
     def how_often(self, *, epsilon: float | None = None, delta: float | None = None) -> HowOften:

@@ -25,7 +25,7 @@ from empriv.collecting.engines.engine import (
     DATABASE,
     EVERYONE,
     INDIVIDUAL,
-    Gone,
+    Deletion,
     Rows,
     SentRows,
     Session,
@@ -33,8 +33,8 @@ from empriv.collecting.engines.engine import (
 )
 from empriv.collecting.sql.printing import own_text, printed
 
-ROWS = "empriv_apart"
-_SENT = "empriv_sent"  # apart from the tables that are made here, whatever those sent are called
+ROWS = "empriv_isolated"
+_SENT = "empriv_sent"  # no table that is made here is called so, whatever those sent are called
 # The rows that are left in another order.
 _SHUFFLED = (
     f"CREATE TABLE {ROWS}_shuffled AS SELECT * FROM {ROWS} ORDER BY RANDOM()",
@@ -55,7 +55,7 @@ def rows_of(columns: Sequence[str], chosen: Sequence[int]) -> exp.Expr:
 
 
 @dataclass(eq=False)
-class ApartRows(DuckDBSession):
+class IsolatedSession(DuckDBSession):
     """A connection with the rows of a few databases, and the tables that were handed over.
 
     Attributes
@@ -89,16 +89,16 @@ class ApartRows(DuckDBSession):
     def individuals(self) -> npt.NDArray[Any]:
         return self.labels_in(f"{ROWS}_people")
 
-    def ask(self, statement: exp.Expr, gone: Sequence[Gone], *, shuffled: bool = False) -> list[Rows | None]:
+    def ask(self, statement: exp.Expr, deletions: Sequence[Deletion], *, shuffled: bool = False) -> list[Rows | None]:
         sql = self._readable(printed(statement))
         before = [own_text(text, self.nonce) for text in (_SHUFFLED if shuffled else ())]
-        deleting = [self._deleting(one) for one in gone]
+        deleting = [self._deleting(one) for one in deletions]
 
-        def all_of_them() -> list[Rows | None]:
+        def all_at_once() -> list[Rows | None]:
             return [self._asked([text, *before], sql) for text in deleting]
 
         with querying(), self._one_thread():
-            return self.interruptible(all_of_them)  # in one piece: between threads it would take most of the time
+            return self.interruptible(all_at_once)  # in one piece: between threads it would take most of the time
 
     def _readable(self, sql: str) -> str:
         """A statement whose moments are texts: to read those of a zone, Python needs a module that may be missing."""
@@ -122,27 +122,27 @@ class ApartRows(DuckDBSession):
             execute("ROLLBACK").fetchall()
 
     @contextmanager
-    def without(self, gone: Gone) -> Iterator[None]:
-        self.send(self._deleting(gone))
+    def without(self, deletion: Deletion) -> Iterator[None]:
+        self.send(self._deleting(deletion))
         try:
             yield
         finally:
             self.run("ROLLBACK")
 
-    def _deleting(self, gone: Gone) -> str:
-        deleted = f"{ROWS}_database <> {gone.database}"
-        if gone.draw is not None:
-            deleted += f" OR {ROWS}_bits >> {gone.draw} & 1 = {gone.half}"
-        elif gone.individual is not None:
-            deleted += f" OR {ROWS}_code = {gone.individual}"
+    def _deleting(self, deletion: Deletion) -> str:
+        deleted = f"{ROWS}_database <> {deletion.database}"
+        if deletion.draw is not None:
+            deleted += f" OR {ROWS}_bits >> {deletion.draw} & 1 = {deletion.half}"
+        elif deletion.individual is not None:
+            deleted += f" OR {ROWS}_code = {deletion.individual}"
         return own_text(f"BEGIN; DELETE FROM {ROWS} WHERE {deleted}", self.nonce)
 
     @contextmanager
-    def repeated(self, gone: Sequence[Gone]) -> Iterator[Session]:
-        number = np.arange(len(gone), dtype=np.int32)
+    def repeated(self, deletions: Sequence[Deletion]) -> Iterator[Session]:
+        number = np.arange(len(deletions), dtype=np.int32)
         database, draw, individual = (
             np.array([-1 if value is None else value for value in values], np.int32)
-            for values in zip(*((one.database, one.draw, one.individual) for one in gone), strict=True)
+            for values in zip(*((one.database, one.draw, one.individual) for one in deletions), strict=True)
         )
         draws = f"{ROWS}_draws"
         self.store_numbers(draws, {"number": number, "base": database, "draw": draw, "individual": individual})
@@ -155,9 +155,9 @@ class ApartRows(DuckDBSession):
         own = f"{self.own_columns()}, {DATABASE}, {INDIVIDUAL}"
         self.run(f"CREATE TEMP VIEW {EVERYONE} AS SELECT {own} FROM {ROWS}_repeated")
         try:
-            repeated = RepeatedRows(
+            repeated = HalvesSession(
                 self.connection, self.data, threads=self.threads, worker=self.worker, timeout=self.timeout, closed=True,
-                nonce=self.nonce, stops=self.stops, apart=self,
+                nonce=self.nonce, stops=self.stops, isolated=self,
             )  # fmt: skip
             repeated.__dict__["binder"] = self.binder  # the same tables
             yield repeated
@@ -202,13 +202,13 @@ class ApartRows(DuckDBSession):
 
 
 @dataclass(eq=False)
-class RepeatedRows(DuckDBSession):
+class HalvesSession(DuckDBSession):
     """The rows of each database several times, as databases in which halves of the people are the individuals."""
 
-    apart: ApartRows | None = None
+    isolated: IsolatedSession | None = None
 
     def __post_init__(self) -> None:
-        assert self.apart is not None
+        assert self.isolated is not None
         numbers = f"SELECT number AS code, number AS label FROM {ROWS}_draws"
         with reading():
             for name in ("empriv_databases", "empriv_individuals", "empriv_sorted"):
@@ -217,14 +217,14 @@ class RepeatedRows(DuckDBSession):
 
     @cached_property
     def columns(self) -> Mapping[str, Sequence[str]]:
-        assert self.apart is not None
-        return self.apart.columns
+        assert self.isolated is not None
+        return self.isolated.columns
 
     def _coded(self, condition: str) -> str:
-        assert self.apart is not None
+        assert self.isolated is not None
         self.label_individuals()
         return (
-            f"SELECT {self.apart.own_columns('p')}, p.{DATABASE}, COALESCE(i.code, -1) AS empriv_code "
+            f"SELECT {self.isolated.own_columns('p')}, p.{DATABASE}, COALESCE(i.code, -1) AS empriv_code "
             f"FROM {ROWS}_repeated AS p LEFT JOIN empriv_individuals AS i ON i.label = p.{INDIVIDUAL} "
             f"WHERE {condition} ORDER BY p.{DATABASE}, p.{ROWS}_place"
         )
