@@ -37,14 +37,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 # Tests in which answers are verified by really deleting people; elsewhere that would take most of the time.
 VERIFIED = (
     "tests/collecting/", "tests/fuzz/", "tests/security/", "tests/test_docs.py",
-    "tests/first_hours/test_daily_release.py", "tests/first_hours/test_front_door.py", "tests/app/test_app_runs.py",
+    "tests/first_hours/test_daily_release.py", "tests/first_hours/test_front_door.py", "tests/app/test_app_decision.py",
     "tests/ledger/test_ledger.py", "tests/auditing/test_chunked.py",
 )  # fmt: skip
 # How rows are read has nothing to do with who is left out of them.
 NOT_VERIFIED = tuple(f"tests/collecting/test_{name}.py" for name in ("postgres", "connections", "zones", "text_dates"))
 WITH_ALL_DELETIONS = (
     "tests/collecting/test_deletion.py", "tests/fuzz/test_odd_queries.py", "tests/test_docs.py",
-    "tests/app/test_app_runs.py",
+    "tests/app/test_app_decision.py",
 )  # fmt: skip
 
 

@@ -168,9 +168,7 @@ def test_every_word_of_sql_can_be_the_name_of_a_column() -> None:
 
 
 def test_all_measures_and_comparisons_are_listed_for_the_page() -> None:
-    statistic = pytest.importorskip(
-        "empriv.app.statistic", reason="install the app's packages: pip install 'empriv[app]'"
-    )
+    statistic = pytest.importorskip("empriv.app.data", reason="install the app's packages: pip install 'empriv[app]'")
     assert set(statistic.MEASURES) == set(MEASURES)
     assert statistic.OPERATORS == OPERATORS
 

@@ -1,32 +1,24 @@
-"""Running an audit from the browser: the run, its files, what ends it, and the decision."""
+"""The step Decision: the run, its files, what ends it, and what can be done about the answer."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import re
-import select
-import signal
-import subprocess
-import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from app.conftest import PATIENCE, RunningDesk, Visitor, sales, wait_for
+import empriv
+from app.conftest import RunningDesk, Visitor, sales, wait_for
+from empriv.app import decision_step
+from empriv.app.decision_step import advice_of, audit_command, lacking, what_needs_trust
 from empriv.app.folder import Folder
-from empriv.app.jobs import AUDIT, all_jobs, cancel, changed_since, latest, seen, start
-from empriv.app.listing import decided, figures_of_file
-from empriv.app.run import arguments_of, lacking, what_needs_trust
-from empriv.app.tried_actions import advice_of
-from empriv.app.workers import WorkerPool
+from empriv.app.jobs import all_jobs, cancel, latest
 from empriv.cli.config import Settings
 from empriv.cli.main import main
-from empriv.errors import InputError
 
 SETTINGS = Settings(
     files=("sales.csv",), database="day", individual=("client",), query=("avg(amount)",),
@@ -70,7 +62,7 @@ def test_the_page_and_the_command_give_the_same_figures(
     told = {"page": (audited.path / "shop.json").read_bytes()}
     put(tmp_path)
     monkeypatch.chdir(tmp_path)
-    main(arguments_of("shop"), standalone_mode=False)
+    main(audit_command("shop"), standalone_mode=False)
     told["command"] = (tmp_path / "shop.json").read_bytes()
     figures = {name: json.loads(text) for name, text in told.items()}
     for name in ("page", "command"):  # under pseudonyms of each run
@@ -84,7 +76,7 @@ def test_the_page_and_the_command_give_the_same_figures(
     assert audited.saved("shop")
     command = re.search(r"(empriv audit[^<\n]*)", visitor.get("/audits/shop/decision").text)
     assert command is not None
-    assert command[1].split()[1:] == list(arguments_of("shop"))
+    assert command[1].split()[1:] == list(audit_command("shop"))
 
 
 def test_the_page_is_framed_without_the_rights_of_the_app(audited: Folder, visitor: Visitor) -> None:
@@ -128,21 +120,10 @@ def test_settings_that_change_after_the_run_are_told_wherever_the_old_figures_ar
     assert changed not in visitor.get("/audits/shop/decision").text
     audited.write("shop", replace(before, unit="guilder"))
     try:
-        assert all(changed in visitor.get(f"/audits/shop/{step}").text for step in ("decision",))
+        assert changed in visitor.get("/audits/shop/decision").text
     finally:
         audited.write("shop", before)  # the same settings again: the figures are theirs
     assert changed not in visitor.get("/audits/shop/decision").text
-
-
-def test_an_audit_of_the_command_line_is_of_changed_settings_once_they_are_younger(tmp_path: Path) -> None:
-    folder = put(tmp_path)
-    saved, settings = folder.file("shop", ".empriv"), folder.file("shop", ".toml")
-    assert not changed_since(folder, "shop")
-    saved.write_bytes(b"")
-    os.utime(settings, (1000, 1000))
-    assert not changed_since(folder, "shop")
-    os.utime(saved, (500, 500))
-    assert changed_since(folder, "shop")
 
 
 def test_what_is_missing_is_named_with_the_step_that_asks_for_it(desk: RunningDesk, visitor: Visitor) -> None:
@@ -198,82 +179,6 @@ def test_a_second_click_starts_nothing(desk: RunningDesk, audited: Folder) -> No
     cancel(audited, only.key)
 
 
-def test_work_tells_how_far_it_is_and_is_lost_if_its_process_is_killed(tmp_path: Path) -> None:
-    folder = put(tmp_path)
-    slow(folder, "endless")
-    work = start(folder, "endless", AUDIT, arguments_of("endless"))
-    assert wait_for(lambda: seen(folder, work.key).stage)
-    assert 0 <= seen(folder, work.key).share <= 1
-    process = json.loads((folder.own / "work" / work.key / "process.json").read_text())
-    os.kill(process["pid"], signal.SIGKILL)
-    assert wait_for(lambda: seen(folder, work.key).state == "lost")
-    again = start(folder, "endless", AUDIT, arguments_of("endless"))  # it can be run again
-    assert latest(folder, "endless") == again
-    cancel(folder, again.key)
-    assert seen(folder, again.key).state == "cancelled"
-
-
-def test_two_servers_on_one_folder_start_work_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = put(tmp_path)
-    slow(folder, "endless")
-    monkeypatch.setattr("empriv.app.jobs._forget_old", lambda *_: time.sleep(0.2))  # the other looks too
-
-    def begin(_: int) -> str:
-        try:
-            return start(folder, "endless", AUDIT, arguments_of("endless")).key
-        except InputError as error:
-            return str(error)
-
-    with ThreadPoolExecutor(2) as servers:
-        told = sorted(servers.map(begin, range(2)))
-    (only,) = all_jobs(folder, "endless")
-    cancel(folder, only.key)
-    assert told[0] == only.key
-    assert "is under way" in told[1]
-
-
-def test_cancelling_ends_the_workers_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker that hears no signal but the last, and whose parent ends at the first."""
-    folder = put(tmp_path)
-    reads, writes = os.pipe()
-    parent = ["sh", "-c", "trap '' INT TERM; sleep 1000 & trap - INT TERM; wait"]
-    commanded = subprocess.Popen
-
-    def command(_: list[str], **options: Any) -> subprocess.Popen[bytes]:
-        return commanded(parent, pass_fds=(writes,), **options)
-
-    monkeypatch.setattr(subprocess, "Popen", command)
-    cancel(folder, start(folder, "shop", AUDIT, ()).key)
-    os.close(writes)
-    assert select.select([reads], [], [], PATIENCE)[0]
-    assert os.read(reads, 1) == b""  # nobody is left who could write
-    os.close(reads)
-
-
-def test_a_question_that_takes_too_long_is_ended_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def ask_both() -> tuple[Any, ...]:
-        workers = WorkerPool(str(tmp_path))
-        monkeypatch.setattr("empriv.app.workers._SECONDS", 0.5)
-        endless = asyncio.ensure_future(workers.run(time.sleep, 1000))
-        await asyncio.sleep(0)
-        monkeypatch.setattr("empriv.app.workers._SECONDS", PATIENCE)
-        answers = await asyncio.gather(endless, workers.run(sleep_and_tell, 2.0), return_exceptions=True)
-        after = await workers.run(os.getcwd)
-        workers.close()
-        return (*answers, after)
-
-    with ThreadPoolExecutor(1) as thread:  # a browser of other tests has a loop in this one
-        ended_early, told, after = thread.submit(asyncio.run, ask_both()).result()
-    assert "was ended" in str(ended_early)
-    assert told == "awake"
-    assert after == str(tmp_path)
-
-
-def sleep_and_tell(seconds: float) -> str:
-    time.sleep(seconds)
-    return "awake"
-
-
 def test_files_of_an_earlier_run_are_not_taken_for_those_of_the_last(tmp_path: Path) -> None:
     """A run that is killed between its files leaves each of them whole, and some of the run before."""
     folder = put(tmp_path)
@@ -281,10 +186,141 @@ def test_files_of_an_earlier_run_are_not_taken_for_those_of_the_last(tmp_path: P
         folder.file("shop", ending).write_text('{"format": "empriv audit figures", "decision": {"word": "Publish"}}')
     folder.file("shop", ".empriv").write_bytes(b"")
     assert folder.current("shop", ".html") is not None
-    assert figures_of_file(folder, "shop")
+    assert folder.figures("shop")
     earlier = folder.file("shop", ".empriv").stat().st_mtime - 60
     for ending in (".json", ".html"):
         os.utime(folder.file("shop", ending), (earlier, earlier))
     assert folder.current("shop", ".html") is None
-    assert not figures_of_file(folder, "shop")
-    assert not decided(folder, "shop")
+    assert not folder.figures("shop")
+    assert not folder.decided("shop")
+
+
+# What was tried, and what is made of it by the commands
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+TARGET = "delta <= 0.2 at 0.1"
+
+
+@pytest.fixture(scope="module")
+def shop(desk: RunningDesk) -> Folder:
+    """A desk with an audit that the command line has made."""
+    here = desk.folder
+    (here / "sales.csv").write_bytes(sales(days=40, people=20))
+    given = ["--database", "day", "--individual", "client", "--query", "sum(amount)", "--known", "nothing"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(here)
+        with pytest.raises(SystemExit):
+            main(
+                ["audit", "sales.csv", *given, "--target", TARGET, "--quiet", "--save", "sales.empriv", "--json",
+                 "sales.json", "--write-config", "sales.toml"]
+            )  # fmt: skip
+    return Folder.opened(here)
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+    """Commands that would have been started."""
+    commands: list[tuple[str, ...]] = []
+    monkeypatch.setattr(decision_step, "start", lambda _folder, _name, _title, command: commands.append(tuple(command)))
+    return commands
+
+
+def advice(**row: Any) -> dict[str, Any]:
+    """The figures of `empriv advise --json`, with one row."""
+    whole = {
+        "code": "cap", "parameters": {"at": 30.0}, "title": "Cap each person at 30, add noise", "delta": 0.1,
+        "upper": 0.2, "error": 1.0, "share": 0.1, "verdict": "pass", **row,
+    }  # fmt: skip
+    return {"format": "empriv advice", "unit": "", "options": [whole], "classical": None}
+
+
+def test_what_comes_first_is_said(shop: Folder, visitor: Visitor) -> None:
+    (shop.path / "planned.toml").write_text('query = "sum(1)"\n')
+    assert "Choose the data." in visitor.get("/audits/planned/decision").text
+    assert "must have been run" in visitor.post("/audits/planned/actions", {"way": "everything"}, page="/new").text
+    empriv.audit(empriv.Results.from_arrays([1.0, 2.0, 4.0], [[1.0, 2.0, 3.0]]), known="nothing").save(
+        shop.path / "aimless.empriv"
+    )
+    assert "what is private enough first" in visitor.get("/audits/aimless/decision").text
+
+
+def test_noise_is_made_sure_of_by_the_command(shop: Folder, visitor: Visitor) -> None:
+    visitor.post("/audits/sales/actions", {"way": "noise", "granularity": "1"})
+    work = wait_for(lambda: (last := latest(shop, "sales")) and not last.running and last)
+    assert (work.state, work.arguments[:2]) == ("done", ("noise", "sales.empriv"))
+    noise = empriv.load(shop.path / "sales.noise.empriv")
+    assert noise.holds
+    assert noise.delta <= 0.2  # never less than what was promised
+    assert "I release this answer" in visitor.get("/audits/sales/decision").text
+    assert visitor.get("/audits/sales/written/noise").text == (shop.path / "sales.noise.html").read_text("utf-8")
+
+
+def test_rows_of_advice_can_be_taken(shop: Folder, visitor: Visitor, started: list[tuple[str, ...]]) -> None:
+    path = shop.path / "sales.advice.json"
+    path.write_text(json.dumps(advice(title=HOSTILE)))
+    page = visitor.get("/audits/sales/decision").text
+    assert HOSTILE not in page
+    assert "&lt;img src=x" in page
+    visitor.post("/audits/sales/actions", {"way": "take", "row": "0"})
+    assert started[-1][:3] == ("audit", "--config", "sales-capped.toml")
+    assert ">sales-capped</a>" in visitor.get("/audits/sales/decision").text
+    capped = shop.settings("sales-capped")
+    assert "> 30 THEN 30" in capped.query[0]
+    assert capped.target == (TARGET,)
+    visitor.post("/audits/sales/actions", {"way": "noise", "granularity": "0.25"})
+    aim = ("--epsilon", "0.1", "--delta", "0.2", "--dither", "--presence", "both", "--granularity", "0.25")
+    assert started[-1][:11] == ("noise", "sales.empriv", *aim)
+    path.write_text(json.dumps(advice(code="coarser", parameters={"by": "week"})))
+    visitor.post("/audits/sales/actions", {"way": "take", "row": "0"})
+    assert shop.settings("sales-coarser").database == "date_trunc('week', CAST((day) AS TIMESTAMP))"
+    for wrong in (
+        advice(parameters={"at": "1); DROP"}), advice(parameters={"at": -1}), advice(code="minimum"),
+        advice(code="noise"), advice(code="coarser", parameters={"by": "x')) --"}),
+    ):  # fmt: skip
+        path.write_text(json.dumps(wrong))
+        before = len(started)
+        assert visitor.post("/audits/sales/actions", {"way": "take", "row": "0"}).status == 400
+        assert len(started) == before
+    for damaged in ("[" * 50_000, "{}", '{"format": "empriv advice", "unit": 1, "options": 3, "classical": 0}', "7"):
+        path.write_text(damaged)
+        assert visitor.get("/audits/sales/decision").status == 200
+        assert visitor.post("/audits/sales/actions", {"way": "take", "row": "0"}).status == 400
+    path.unlink()
+
+
+@pytest.mark.usefixtures("shop")
+def test_trying_everything_is_the_command(visitor: Visitor, started: list[tuple[str, ...]]) -> None:
+    visitor.post("/audits/sales/actions", {"way": "everything"})
+    assert started == [("advise", "--config", "sales.toml", "--json", "sales.advice.json")]
+    assert visitor.post("/audits/sales/actions", {"way": "nonsense"}).status == 400
+
+
+def test_noise_for_several_numbers(shop: Folder, visitor: Visitor, started: list[tuple[str, ...]]) -> None:
+    data = empriv.databases(str(shop.path / "sales.csv"), database="day", individual="client")
+    empriv.audit(data, ["sum(amount)", "count(*)"], known="nothing").save(shop.path / "pair.empriv")
+    (shop.path / "pair.toml").write_text(f'target = ["{TARGET}"]\n')
+    (shop.path / "pair.json").write_text('{"format": "empriv audit figures", "n_components": 2}')
+    for wrong in ("much", "0", "nan", ""):
+        assert visitor.post("/audits/pair/actions", {"way": "noise", "granularity": wrong}).status == 400
+    visitor.post("/audits/pair/actions", {"way": "noise", "granularity": "0.5"})
+    aim = ("--epsilon", "0.1", "--delta", "0.2", "--granularity", "0.5")
+    assert [command[:8] for command in started] == [("noise", "pair.empriv", *aim)]
+
+
+def test_damaged_files_are_told(shop: Folder, visitor: Visitor) -> None:
+    (shop.path / "torn.empriv").write_bytes((shop.path / "sales.empriv").read_bytes()[:-200])
+    (shop.path / "torn.toml").write_text(f'target = ["{TARGET}"]\n')
+    assert visitor.get("/audits/torn/decision").status == 200
+    (shop.path / "wrong.toml").write_text('target = ["nonsense"]\n')
+    assert visitor.get("/audits/wrong/decision").status == 400
+
+
+def test_rows_outside_the_folder_are_not_read(
+    shop: Folder, visitor: Visitor, started: list[tuple[str, ...]], tmp_path: Path
+) -> None:
+    (tmp_path / "secret.csv").write_bytes(sales(days=40, people=20))
+    (shop.path / "prying.empriv").write_bytes((shop.path / "sales.empriv").read_bytes())
+    settings = (shop.path / "sales.toml").read_text().replace('"sales.csv"', json.dumps(str(tmp_path / "secret.csv")))
+    (shop.path / "prying.toml").write_text(settings)
+    visitor.post("/audits/prying/actions", {"way": "everything"})
+    assert started[-1][:2] == ("advise", "prying.empriv")  # on what was saved, not on the rows
