@@ -16,7 +16,7 @@ import numpy as np
 from empriv.errors import InputError
 from empriv.measuring.densities.density import Density, density_or_default, is_literal
 from empriv.measuring.given.calendar import calendar_terms, order_of, required_times
-from empriv.measuring.given.given_risk import FEWEST, SILENT, Step, quantities_of, remaining
+from empriv.measuring.given.given_risk import FEWEST, SILENT, Step, quantities_of
 from empriv.measuring.given.iid_tests import iid_tests
 from empriv.measuring.given.reader_knowledge import Given
 from empriv.measuring.given.regression import LEAST_RESIDUALS, Term, check_enough, explained_by, number_term
@@ -75,7 +75,6 @@ def measure_given_table(
     known: Any = None,
     *,
     density: Density | None = None,
-    taken: Sequence[Step] = (),
 ) -> GivenTableRisk:
     """The risk of a table given what is known; arguments as for `measure_given`."""
     columns = tuple(given.quantities) if known is None else tuple(known)
@@ -90,7 +89,7 @@ def measure_given_table(
     dates = [] if times is None else calendar_terms(times)
     steps: tuple[Step, ...] = ()
     if given.auto:
-        terms, lags, steps = _choose(results, quantities, dates, order, ordered=times is not None, taken=taken)
+        terms, lags, steps = _choose(results, quantities, dates, order, ordered=times is not None)
     else:
         terms = [*quantities, *(dates if given.calendar else [])]
         lags = tuple(range(1, given.previous + 1))
@@ -144,14 +143,12 @@ def _choose(
     order: IntArray,
     *,
     ordered: bool,
-    taken: Sequence[Step] = (),
 ) -> tuple[list[Term], tuple[int, ...], tuple[Step, ...]]:
     """As much as it takes until the axes of the residuals look independent and identically distributed."""
-    taken = taken if ordered else ()
-    steps = list(taken[:-1])
+    steps: list[Step] = []
     terms: list[Term] = list(quantities)
     lags: tuple[int, ...] = ()
-    for name in remaining(_STEPS, taken) if ordered else _STEPS[:1]:
+    for name in _STEPS if ordered else _STEPS[:1]:
         wanted = [*quantities, *(dates if name != "nothing" else [])]
         wanted_lags = (1,) if name == "previous" else ()
         kept, known = _with_lags(results, wanted, wanted_lags, order)
@@ -159,14 +156,13 @@ def _choose(
             break  # too few databases for more
         terms, lags = wanted, wanted_lags
         axes = _axes_of(fit_table(results.on_databases(kept), known), _SERIES)
-        p, statistic = 1.0, ""
+        p = 1.0
         if ordered and len(kept) >= FEWEST and len(axes):
-            tested = iid_tests(np.round(axes, 12))
-            p, statistic = tested.p, tested.statistic
+            p = iid_tests(np.round(axes, 12)).p
             if name == "nothing" and dates:  # the i.i.d. tests do not see weekdays
                 on_dates = [term.on(kept) for term in dates]
                 p = min([p, *(len(axes[:3]) * explained_by(axis, on_dates) for axis in axes[:3])])
-        steps.append(Step(name, p, statistic))
+        steps.append(Step(name, p))
         if p > SILENT:
             break
     return terms, lags, tuple(steps)
