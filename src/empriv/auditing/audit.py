@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from empriv.auditing.composing import Composition, release_through
+from empriv.auditing.composing import Composition
 from empriv.auditing.deciding import case_of, own_targets, verdicts_on
 from empriv.auditing.files import audit_to_json, audit_to_parts
 from empriv.auditing.knowledge import KnownRisk
+from empriv.auditing.releasing import release_through
 from empriv.auditing.summary import (
     Outcomes,
     Summary,

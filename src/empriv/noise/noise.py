@@ -27,8 +27,7 @@ from empriv.base.storage import WRONG_FACTS, read_archive, write_archive
 from empriv.base.targets import PRESENCES
 from empriv.base.text import lines_html
 from empriv.errors import CertificateError, FileFormatError, InputError
-from empriv.measuring.densities.density import Density, Kde
-from empriv.measuring.densities.specs import density_from_json, density_to_json
+from empriv.measuring.densities.density import Density, Kde, density_from_json, density_to_json
 from empriv.measuring.given.given_risk import GivenRisk, risk_from_parts, risk_to_parts
 from empriv.measuring.line.risk import Risk, measure_line
 from empriv.measuring.series import HowOften, Publications

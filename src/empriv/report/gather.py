@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from empriv.auditing.audit import Audit
-from empriv.auditing.ranking import most_exposed
+from empriv.auditing.summary import most_exposed
 from empriv.auditing.totals import TotalledRisk
 from empriv.base.arguments import one_epsilon
 from empriv.errors import InputError
