@@ -15,7 +15,7 @@ from empriv.measuring.line.atoms import spreads
 from empriv.measuring.line.blocks import Block
 from empriv.measuring.line.risk import Risk
 from empriv.results import FloatArray, IntArray
-from empriv.validate.checks.one_number import leaks
+from empriv.validate.checks import leaks
 
 RNG = np.random.default_rng(3)
 Q = RNG.normal(0, 1, 30)

@@ -17,9 +17,7 @@ from empriv.errors import InputError
 from empriv.measuring.given import iid_tests as iid
 from empriv.results import FloatArray
 from empriv.validate.bounds import Bounds
-from empriv.validate.checks import checks
-from empriv.validate.checks.check import iid_check
-from empriv.validate.checks.one_number import modes, tail_index, togetherness
+from empriv.validate.checks import checks, iid_check, modes, tail_index, togetherness
 from empriv.validate.verdict import verdict
 from empriv.words import sentences as words
 from empriv.words.message import Message

@@ -10,7 +10,7 @@ import pytest
 
 import empriv
 from empriv.results import FloatArray, Results
-from empriv.validate.bounds.figures import make_bounds
+from empriv.validate.bounds import make_bounds
 
 
 def results(effect: float) -> empriv.Results:

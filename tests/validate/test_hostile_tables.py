@@ -7,9 +7,9 @@ import pytest
 
 import empriv
 from empriv.measuring.tables.table_risk import measure_table
-from empriv.validate.checks.whole_tables import objected_places, residuals_check
-from empriv.validate.covering import covered
-from empriv.validate.table_cover import hiding_of_table
+from empriv.validate.covers import covered
+from empriv.validate.table_checks import objected_places, residuals_check
+from empriv.validate.table_cover import table_cover_of
 from empriv.validate.verdict import verdict
 
 N = 200
@@ -99,7 +99,7 @@ def test_a_law_that_is_smeared_is_seen_in_a_cell_that_others_outshine():
     assert covered(risk, 0.1, truth).upper < truth  # what the bound says
     assert verdict(risk, epsilon=0.1, delta=truth - 0.003) != "pass"
     assert set(objected_places(risk)) >= {18, 19}
-    assert not hiding_of_table(risk, 0.05).trusted[18:].any()  # nor is their law believed beside noise
+    assert not table_cover_of(risk, 0.05).trusted[18:].any()  # nor is their law believed beside noise
 
 
 def test_cells_that_are_too_many_to_look_at_do_not_pass():
@@ -108,5 +108,5 @@ def test_cells_that_are_too_many_to_look_at_do_not_pass():
     risk = measure_table(results_of(q + 0.01 * np.eye(50)[0], q))
     (check,) = residuals_check(risk)
     assert check.severity == "error"
-    assert "one of them was not looked at" in check.sentence
+    assert "one of them was not tested" in check.sentence
     assert objected_places(risk).tolist() == [0]

@@ -18,9 +18,9 @@ from empriv.measuring.tables import measure_table
 from empriv.measuring.tables.table_risk import TableRisk
 from empriv.results import FloatArray, Outcome, Results
 from empriv.validate.checks import checks
-from empriv.validate.checks.whole_tables import residuals_check
-from empriv.validate.covering import cover_by_cell
-from empriv.validate.table_cover import hiding_of_table
+from empriv.validate.covers import cover_by_cell
+from empriv.validate.table_checks import residuals_check
+from empriv.validate.table_cover import table_cover_of
 from empriv.validate.verdict import verdict
 
 N = 365
@@ -123,7 +123,7 @@ class TestCover:
         assert cover[3] == pytest.approx(cover[:3].min())
         assert risk.bounds(0.1).upper < 0.06
         # with noise a margin is a second look at the same
-        hiding = hiding_of_table(risk, 0.5)
+        hiding = table_cover_of(risk, 0.5)
         both = hiding.upper_of_day(np.array([0, 3]), np.array([0.5, 0.5]), AT, 0.95)
         assert both > hiding.upper_of_moves(np.array([0]), np.array([0.5]), AT, 0.95)
 
@@ -176,7 +176,7 @@ class TestVerdict:
         moves = np.zeros((N, 6))
         moves[:, :2] = np.exp(rng.uniform(-5.0, 1.0, (N, 1))) * np.array([1.0, 0.5])
         risk = measure_table(table(q, [(days, moves)]))
-        hiding = hiding_of_table(risk)
+        hiding = table_cover_of(risk)
         found = hiding.judge(0.1, 0.05, 0.95)
         assert 0 < np.count_nonzero(found.beyond) < N
         assert moves[found.beyond, 0].min() >= 0.9 * moves[~found.beyond, 0].max()
@@ -221,7 +221,7 @@ class TestVerdict:
         assert few.bounds(0.1).upper == 1.0
         for risk in (many, few):
             assert verdict(risk, epsilon=0.1, delta=0.05) != "pass"
-            upper = hiding_of_table(risk, 10.0).upper_of_moves(np.array([0]), np.array([0.3]), AT, 0.95)[0, 0]
+            upper = table_cover_of(risk, 10.0).upper_of_moves(np.array([0]), np.array([0.3]), AT, 0.95)[0, 0]
             assert upper == pytest.approx(float(alone(NoiseKernel("laplace", 10.0), 0.1, 0.3)), abs=0.01)
 
 
@@ -252,7 +252,7 @@ def test_what_bends_is_seen_and_then_only_noise_counts() -> None:
     assert seen >= 5
     assert false <= 1
     assert verdict(bends, epsilon=0.1, delta=0.5) != "pass"
-    assert not hiding_of_table(bends, 0.01).trusted[0]
+    assert not table_cover_of(bends, 0.01).trusted[0]
     assert cover_by_cell(bends, 0.1, 0.05, noise=0.01).cover[0] < 0.01
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from empriv.base.text import pseudonyms, visible
 from empriv.measuring.line.moves import Moves
 from empriv.results import FloatArray, IntArray, Results
-from empriv.validate.covering import has_moves, hiding_of, results_of
+from empriv.validate.covers import has_line_cover, line_cover_of, results_of
 
 if TYPE_CHECKING:
     from empriv.auditing.audit import Audit
@@ -61,7 +61,7 @@ def names_of(results: Results, salt: bytes | None) -> list[str]:
 
 def moves_judged(audit: Audit) -> Moves | None:
     """What everybody did on every database, as the verdict holds it against the cover; None where it does not."""
-    return hiding_of(audit.once, None).moves if has_moves(audit.once) else None
+    return line_cover_of(audit.once, None).moves if has_line_cover(audit.once) else None
 
 
 def most_exposed(audit: Audit, epsilon: float, names: Sequence[str], top: int | None = None) -> MostExposed:

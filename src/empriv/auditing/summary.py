@@ -17,9 +17,9 @@ from empriv.measuring.line.atoms import Atom, Pairs
 from empriv.measuring.tables import GivenTableRisk
 from empriv.results import Outcome
 from empriv.scale.totalled_risk import TotalledRisk
-from empriv.validate.bounds.line_bounds import floor
-from empriv.validate.checks.check import leak_sentence
-from empriv.validate.checks.whole_tables import from_below
+from empriv.validate.checks import leak_sentence
+from empriv.validate.line_bounds import floor
+from empriv.validate.table_checks import from_below
 from empriv.words import sentences as words
 from empriv.words.outcomes import outcome_name
 from empriv.words.sentences import number, people, percent

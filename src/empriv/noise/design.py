@@ -35,7 +35,8 @@ from empriv.noise.noise import Noise
 from empriv.noise.paper import paper_law
 from empriv.noise.table_noise import TableNoise
 from empriv.results import FloatArray, IntArray
-from empriv.validate.table_cover import TableHiding, days_of, table_upper
+from empriv.validate.bounds import table_upper
+from empriv.validate.table_cover import TableCover, days_of
 
 __all__ = ["METHODS", "classical_noise", "design_noise", "offered_granularity"]
 
@@ -471,7 +472,7 @@ class TableTarget:
         """The same, as far as those whom a search asks tell."""
         if self.presence == "random":
             return self.kept(kernels)
-        return TableHiding(self.risk, tuple(kernels)).meets(self.epsilon, self.delta, asked=_DAYS)
+        return TableCover(self.risk, tuple(kernels)).meets(self.epsilon, self.delta, asked=_DAYS)
 
 
 def least_scales(target: TableTarget) -> tuple[str, FloatArray] | None:

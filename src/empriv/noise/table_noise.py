@@ -30,9 +30,9 @@ from empriv.noise.judging import PRESENCES, several_numbers
 from empriv.noise.judging import kernel_of as kernel_of_part
 from empriv.noise.law import Law
 from empriv.results import FloatArray, Results
-from empriv.validate.bounds import bounds
-from empriv.validate.checks.check import outlasting_noise
-from empriv.validate.table_cover import hiding_of_table, table_upper
+from empriv.validate.bounds import bounds, table_upper
+from empriv.validate.checks import outlasting_noise
+from empriv.validate.table_cover import table_cover_of
 from empriv.words.sentences import amount
 
 
@@ -134,7 +134,7 @@ class TableNoise:
 
     def hides_day(self, results: Results) -> bool:
         """Whether all that people did on these databases is hidden: their own leave-one-out."""
-        return hiding_of_table(self.risk, self).hides(results, self.epsilon, self.delta)
+        return table_cover_of(self.risk, self).hides(results, self.epsilon, self.delta)
 
     @property
     def method(self) -> str:

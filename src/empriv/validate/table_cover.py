@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from empriv.judge import cover as judged
+from empriv.judge import cover as judge_cover
 from empriv.judge import gate, lower, score
 from empriv.judge.noise_kernels import NoiseGiven, NoiseKernel, kernels_of
 from empriv.judge.upper import LEAST_DATABASES, likeliest_of, row_bandwidths
@@ -30,8 +30,8 @@ from empriv.measuring.line.moves import spread_of_law
 from empriv.measuring.tables import TableRisk
 from empriv.measuring.tables.person_days import PersonDays, days_as_they_are, days_with_noise
 from empriv.results import FloatArray, IntArray, Results
-from empriv.validate.bounds.line_bounds import estimate_of_move, furthest_shown
-from empriv.validate.checks.whole_tables import objected_places
+from empriv.validate.line_bounds import estimate_of_move, furthest_shown
+from empriv.validate.table_checks import objected_places
 
 BoolArray = npt.NDArray[np.bool_]
 Kernels = tuple[NoiseKernel | None, ...]
@@ -52,7 +52,7 @@ class _Several(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class TableHiding:
+class TableCover:
     """A table, the laws of its cells given each other, and what people did.
 
     Attributes
@@ -177,7 +177,7 @@ class TableHiding:
                 which = np.full(len(self.place), -1)
                 which[own[order]] = order  # a cell has one law, or two: the last of either order
                 x, units = laws[which[cells[chosen]]], scale[cells[chosen]]
-                found = judged.of_moves(
+                found = judge_cover.of_moves(
                     x / units[:, None], moves[chosen] / units, epsilons, kernel, draws=self.draws, level=level,
                     h=self._fine[which[cells[chosen]]] if kernel is None else None, known_smooth=True,
                 )  # fmt: skip
@@ -220,7 +220,7 @@ class TableHiding:
                 found[chosen] = 0.0
                 continue
             units = scale[own[chosen]]
-            hidden = judged.cover(
+            hidden = judge_cover.cover(
                 laws[chosen] / units[:, None],
                 epsilon,
                 delta,
@@ -245,7 +245,7 @@ class TableHiding:
             weights = np.abs(fit.relations[cell])
             parts = weights > 1e-6
             noise = None if self.kernels is None else self.kernels[cell]
-            alone = 0.0 if noise is None else judged.hidden_alone(noise, epsilon, delta)
+            alone = 0.0 if noise is None else judge_cover.hidden_alone(noise, epsilon, delta)
             out[cell] = (out[fit.kept[parts]] / weights[parts]).min() if parts.any() else alone
         return out
 
@@ -382,66 +382,69 @@ class TableHiding:
 
     # Everybody
 
-    def judge(self, epsilon: float, delta: float, level: float) -> TableDays:
+    def judge(self, epsilon: float, delta: float, level: float) -> JudgedDays:
         """Which days are hidden, and bounds of the worst."""
-        days, at = self.days, np.array([epsilon])
-        covers = self.cover(epsilon, delta, level)
-        beyond, exposed = days.certain.copy(), days.certain.copy()
-        worst = _Worst(-1, float(days.certain.any()), float(days.certain.any()), float(days.certain.any()))
-        if days.certain.any():
-            worst = worst._replace(day=int(np.argmax(days.certain)))
-        # days in one cell
+        days, covers = self.days, self.cover(epsilon, delta, level)
+        certain = float(days.certain.any())
+        day = int(np.argmax(days.certain)) if certain else -1
+        found = JudgedDays(covers, days.certain.copy(), days.certain.copy(), day, certain, certain, certain)
+        found = self._with_days_of_one_cell(found, epsilon, delta, level)
+        if len(self.several.cells):
+            found = self._with_days_of_several(found, epsilon, delta, level)
+        return replace(found, exposed=found.exposed & found.beyond)
+
+    def _with_days_of_one_cell(self, found: JudgedDays, epsilon: float, delta: float, level: float) -> JudgedDays:
+        days = self.days
         single = np.flatnonzero((days.touched == 1) & ~days.certain)
-        cell, move = days.cells[days.starts[:-1][single]], np.abs(days.moves[days.starts[:-1][single]])
+        at = days.starts[:-1][single]
+        cell, move, hidden = days.cells[at], np.abs(days.moves[at]), found.covers[days.cells[at]]
         with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = np.where(covers[cell] > 0, move / covers[cell], np.inf)
+            ratio = np.where(hidden > 0, move / hidden, np.inf)
         far = ratio > 1 + 1e-9
-        beyond[single[far]] = True
-        far_off = move / np.maximum(self._deviations[cell], 1e-300)
-        first = _first_of_alike(cell, move, ratio, far_off)
-        if len(first):
-            upper = self.upper_of_moves(cell[first], move[first], at, level)[:, 0]
-            top = int(np.argmax(upper))
-            low = self._lower_of_move(int(cell[first[top]]), float(move[first[top]]), epsilon, level)
-            if upper[top] > worst.upper or worst.day < 0:
-                fitted = self._estimate_of_move(int(cell[first[top]]), float(move[first[top]]), epsilon)
-                worst = _Worst(int(single[first[top]]), float(upper[top]), low, fitted)
-            if low > delta:
-                order = np.flatnonzero(far)[np.argsort(-far_off[far], kind="stable")]
-                kept = furthest_shown(
-                    lambda k: self._lower_of_move(int(cell[order[k]]), float(move[order[k]]), epsilon, level) > delta,
-                    len(order),
-                )
-                exposed[single[order[:kept]]] = True
-        # days in several cells
+        found.beyond[single[far]] = True
+        in_deviations = move / np.maximum(self._deviations[cell], 1e-300)
+        first = _first_of_alike(cell, move, ratio, in_deviations)
+        if not len(first):
+            return found
+        upper = self.upper_of_moves(cell[first], move[first], np.array([epsilon]), level)[:, 0]
+        top = int(first[np.argmax(upper)])
+
+        def shown(k: int) -> float:
+            return self.lower_of(cell[k : k + 1], move[k : k + 1], epsilon, level)
+
+        low = shown(top)
+        if low > delta:
+            order = np.flatnonzero(far)[np.argsort(-in_deviations[far], kind="stable")]
+            count = furthest_shown(lambda k: shown(order[k]) > delta, len(order))
+            found.exposed[single[order[:count]]] = True
+        if upper.max() > found.upper or found.day < 0:
+            estimate = self.estimate_of(cell[top : top + 1], move[top : top + 1], epsilon)
+            found = replace(found, day=int(single[top]), upper=float(upper.max()), lower=low, estimate=estimate)
+        return found
+
+    def _with_days_of_several(self, found: JudgedDays, epsilon: float, delta: float, level: float) -> JudgedDays:
         several = self.several
-        if len(several.cells):
-            rho = self.distances(epsilon, delta, level)
-            hidden, upper_of = self._hidden_kinds(rho, epsilon, delta, level)
-            beyond[several.days] |= ~hidden[several.kind]
-            top = max(upper_of, key=lambda k: upper_of[k])
-            low = 0.0
-            if upper_of[top] > delta:
-                low = self._lower_of_day(several.cells[top], several.moves[top], epsilon, level)
-            if upper_of[top] > worst.upper or worst.day < 0:
-                day = int(several.days[np.argmax(several.kind == top)])
-                fitted = self._estimate_of_day(several.cells[top], several.moves[top], epsilon)
-                worst = _Worst(day, upper_of[top], max(low, worst.lower), fitted)
-            worst = worst._replace(lower=max(low, worst.lower))
-            if low > delta:
-                order = np.flatnonzero(~hidden)
-                order = order[np.argsort(-rho[order], kind="stable")]
-                kept = furthest_shown(
-                    lambda k: (
-                        self._lower_of_day(several.cells[order[k]], several.moves[order[k]], epsilon, level) > delta
-                    ),
-                    len(order),
-                )
-                shown = np.zeros(len(rho), bool)
-                shown[order[:kept]] = True
-                shown[top] = True
-                exposed[several.days] |= shown[several.kind]
-        return TableDays(covers, beyond, exposed & beyond, worst)
+        rho = self.distances(epsilon, delta, level)
+        hidden, upper = self._hidden_kinds(rho, epsilon, delta, level)
+        found.beyond[several.days] |= ~hidden[several.kind]
+        top = max(upper, key=lambda kind: upper[kind])
+
+        def shown(kind: int) -> float:
+            return self.lower_of(several.cells[kind], several.moves[kind], epsilon, level)
+
+        low = shown(top) if upper[top] > delta else 0.0
+        if low > delta:
+            order = np.flatnonzero(~hidden)
+            order = order[np.argsort(-rho[order], kind="stable")]
+            count = furthest_shown(lambda k: shown(order[k]) > delta, len(order))
+            exposed = np.isin(several.kind, np.append(order[:count], top))
+            found.exposed[several.days] |= exposed
+        lower_ = max(low, found.lower)
+        if upper[top] > found.upper or found.day < 0:
+            day = int(several.days[np.argmax(several.kind == top)])
+            estimate = self.estimate_of(several.cells[top], several.moves[top], epsilon)
+            return replace(found, day=day, upper=upper[top], lower=lower_, estimate=estimate)
+        return replace(found, lower=lower_)
 
     def day_bounds(self, epsilons: FloatArray, delta: float, level: float) -> FloatArray:
         """(days, epsilons) U of every day, from above: on a ladder of moves of each cell, and of distances of days in
@@ -501,7 +504,7 @@ class TableHiding:
         that_day = replace(self)
         days = self._on_lattice(days_with_noise(results))
         that_day.__dict__["days"] = days
-        return bool(that_day.judge(epsilon, delta, 0.95).worst.upper <= delta)
+        return bool(that_day.judge(epsilon, delta, 0.95).upper <= delta)
 
     def _hidden_kinds(
         self, rho: FloatArray, epsilon: float, delta: float, level: float
@@ -532,6 +535,29 @@ class TableHiding:
             hidden[kind] = upper <= delta
         return hidden, known
 
+    def lower_of(self, cells: IntArray, moves: FloatArray, epsilon: float, level: float) -> float:
+        """What the databases demonstrate of moving one cell, or several."""
+        if len(cells) > 1:
+            if self.risk.fit.ridge:
+                return 0.0
+            return score.lower(self.innovations_of(cells, moves, left_out=True), epsilon, level=level)
+        law, kernel = self._law_of(int(cells[0])), self._kernel(int(cells[0]))
+        if not law.any():
+            return 0.0
+        return float(lower.of_moves(law, moves, epsilon, kernel, draws=self.draws, level=level)[0, 0])
+
+    def estimate_of(self, cells: IntArray, moves: FloatArray, epsilon: float) -> float:
+        """The hockey stick of moving one cell, or several."""
+        if len(cells) == 1:
+            kernel = self._kernel(int(cells[0]))
+            return estimate_of_move(self._law_of(int(cells[0])), float(moves[0]), epsilon, kernel, self.draws)
+        if self.kernels is not None and any(self.kernels[cell] is None for cell in cells.tolist()):
+            return 1.0
+        return score.estimate(self.innovations_of(cells, moves), epsilon)
+
+    def _kernel(self, cell: int) -> NoiseKernel | None:
+        return None if self.kernels is None else self.kernels[cell]
+
     def _law_of(self, cell: int) -> FloatArray:
         """(N,) the residuals of a cell given all others, each database freed by a regression on the others."""
         place = int(self.place[cell])
@@ -541,44 +567,25 @@ class TableHiding:
         leverage = np.clip(self._leverage - given**2 / max(float(given @ given), 1e-300), 0.0, 0.9)
         return np.asarray(given / (1.0 - leverage))
 
-    def _lower_of_move(self, cell: int, move: float, epsilon: float, level: float) -> float:
-        law, kernel = self._law_of(cell), None if self.kernels is None else self.kernels[cell]
-        if not law.any():
-            return 0.0
-        return float(lower.of_moves(law, [move], epsilon, kernel, draws=self.draws, level=level)[0, 0])
-
-    def _lower_of_day(self, cells: IntArray, moves: FloatArray, epsilon: float, level: float) -> float:
-        if self.risk.fit.ridge:
-            return 0.0
-        return score.lower(self.innovations_of(cells, moves, left_out=True), epsilon, level=level)
-
-    def _estimate_of_move(self, cell: int, move: float, epsilon: float) -> float:
-        law, kernel = self._law_of(cell), None if self.kernels is None else self.kernels[cell]
-        return estimate_of_move(law, move, epsilon, kernel, self.draws)
-
-    def _estimate_of_day(self, cells: IntArray, moves: FloatArray, epsilon: float) -> float:
-        if self.kernels is not None and any(self.kernels[cell] is None for cell in cells.tolist()):
-            return 1.0
-        return score.estimate(self.innovations_of(cells, moves), epsilon)
-
-
-class _Worst(NamedTuple):
-    """The worst day, and its bounds; -1 where nobody moved anything."""
-
-    day: int
-    upper: float
-    lower: float
-    estimate: float
-
 
 @dataclass(frozen=True, eq=False)
-class TableDays:
-    """(cells,) covers; (days,) which are not hidden, and which are shown not to be; and the worst of them."""
+class JudgedDays:
+    """What a table hides of what people did.
+
+    Attributes
+    ----------
+    covers : (cells,) the largest move that each hides
+    beyond, exposed : (days,) which are not hidden, and which are shown not to be
+    day, upper, lower, estimate : the worst day, and its bounds; -1 where nobody moved anything
+    """
 
     covers: FloatArray
     beyond: BoolArray
     exposed: BoolArray
-    worst: _Worst
+    day: int
+    upper: float
+    lower: float
+    estimate: float
 
 
 def _rungs(moves: FloatArray) -> FloatArray:
@@ -596,20 +603,10 @@ def _first_of_alike(cell: IntArray, move: FloatArray, ratio: FloatArray, far_off
     return np.asarray(order[np.sort(first)][:_ASKED])
 
 
-def hiding_of_table(risk: TableRisk, noise: NoiseGiven = 0.0) -> TableHiding:
+def table_cover_of(risk: TableRisk, noise: NoiseGiven = 0.0) -> TableCover:
     """The table with this noise, kept with the risk: a verdict, its bounds and a chart ask the same."""
     kernels = kernels_of(noise, risk.fit.cells)
-    return risk.remembered(("hiding", kernels), lambda: TableHiding(risk, kernels))
-
-
-def table_upper(risk: TableRisk, kernels: Kernels, epsilon: float, delta: float, presence: str) -> float:
-    """Upper bound of the table with noise: of the worst day, or in a random database alone."""
-    hiding = TableHiding(risk, kernels if any(kernel is not None for kernel in kernels) else None)
-    if presence == "both":  # no pair of a random database is above the worst day, by convexity
-        return hiding.judge(epsilon, delta, 0.95).worst.upper
-    from empriv.validate.bounds.table_bounds import uppers  # which is made of days
-
-    return float(uppers(hiding, np.array([epsilon]), 0.95).max(initial=0.0))
+    return risk.remembered(("hiding", kernels), lambda: TableCover(risk, kernels))
 
 
 def days_of(risk: TableRisk) -> PersonDays:

@@ -23,9 +23,9 @@ from empriv.measuring.any_risk import AnyRisk
 from empriv.measuring.series import RepeatedRisk
 from empriv.measuring.tables import TableRisk
 from empriv.validate.bounds import Bounds, bounds, upper_total_risk
-from empriv.validate.bounds.line_bounds import floor
 from empriv.validate.checks import checks
-from empriv.validate.covering import covered, covers, hiding_of, parts_of
+from empriv.validate.covers import covered, has_cover, line_cover_of, parts_of
+from empriv.validate.line_bounds import floor
 from empriv.words.decision import DAY, RANDOM, Covered, JudgedTarget
 from empriv.words.message import Message
 from empriv.words.sentences import databases, number, percent, quantity
@@ -164,7 +164,7 @@ def verdict(
         targets.append(JudgedTarget("total_risk", total_risk, bounded.lower, risk.total_risk(epsilon), most))
     if presence == "both" and delta is not None:
         once = risk.single if isinstance(risk, RepeatedRisk) else risk
-        if covers(once):
+        if has_cover(once):
             # one of several publications is of the day on which a person did most; what all tell is of days already
             judged = covered(once, epsilon, delta, noise=noise, level=level)
             targets.append(JudgedTarget("delta", delta, judged.lower, judged.estimate, judged.upper, where=DAY))
@@ -179,15 +179,15 @@ def verdict(
 
 def on_the_day(risk: AnyRisk, epsilon: float, level: float) -> tuple[float, float]:
     """Estimate and U of the largest move on the day that a person made it; 0 for kinds that have no such figure."""
-    if not covers(risk):
+    if not has_cover(risk):
         return 0.0, 0.0
     if isinstance(risk, TableRisk) or risk.postprocessed_from is not None:
         judged = covered(risk, epsilon, _USUAL_DELTA, level=level)
         return judged.estimate, judged.upper
-    parts = [hiding_of(part, None) for part in parts_of(risk)]
+    lines = [line_cover_of(part, None) for part in parts_of(risk)]
     return (
-        max(hiding.estimate(hiding.most, epsilon) for hiding in parts),
-        max(hiding.upper(hiding.most, epsilon, level) for hiding in parts),
+        max(line.estimate(line.most, epsilon) for line in lines),
+        max(line.upper(line.most, epsilon, level) for line in lines),
     )
 
 

@@ -34,7 +34,7 @@ class BoundInputs:
     Attributes
     ----------
     values : the points with every outcome a number
-    marked : the same where atoms stand at +inf, from `measuring.atoms`
+    marked : the same where atoms stand at +inf, from `measuring.line.atoms`
     tolerance : numbers this close are the same number
     refitted : whether the risk was measured with another density
     """
@@ -54,7 +54,7 @@ class BoundInputs:
 
 
 def bound_inputs(risk: Risk) -> BoundInputs:
-    """The ground under a risk."""
+    """The points under the bounds of a risk: of one measured with another density, as by default."""
     same = is_usual(risk.density)
     basis = risk if same else measure_line(risk.results, people=risk.pairs.people)
     results, pairs = basis.results, basis.pairs
@@ -162,9 +162,9 @@ def _shares(pairs: Pairs, epsilons: FloatArray, n: int, level: float) -> FloatAr
 
 def lower_of_people(risk: Risk, epsilons: FloatArray, level: float) -> FloatArray:
     """(epsilons,) a delta that the databases demonstrate at the level."""
-    ground = bound_inputs(risk)
-    found = lower.of_people(ground.values, upper.moves(ground.values)[0], epsilons, level=level)
-    apart = [pairs for pairs in (ground.marked, atoms_apart(risk)) if pairs.names or pairs.own]
+    inputs = bound_inputs(risk)
+    found = lower.of_people(inputs.values, upper.moves(inputs.values)[0], epsilons, level=level)
+    apart = [pairs for pairs in (inputs.marked, atoms_apart(risk)) if pairs.names or pairs.own]
     for pairs in apart:
         found = np.maximum(found, _lower_of_outcomes(pairs, epsilons, level))
     return np.asarray(np.minimum(found, 1.0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from empriv.measuring.tables.residual_tests import dependence, edge_gain, flatness, leans, p_values, rest_of
+from empriv.validate.table_checks import dependence, edge_gain, flatness, given_rest, p_values, skewness
 from loading import benchmark
 
 families = benchmark("table_families")
@@ -13,7 +13,7 @@ N, D = 200, 8
 
 
 def p_of(cell, rest):
-    return float(p_values(dependence(cell, rest_of(rest))[None])[0])
+    return float(p_values(dependence(given_rest(cell, rest))[None])[0])
 
 
 def shares(name: str, runs: int = 30) -> float:
@@ -45,7 +45,7 @@ def test_nothing_can_be_seen_where_nothing_is_left() -> None:
     assert p_of(rng.normal(size=20), rng.normal(size=(20, 18))) == 1.0
     assert p_of(np.ones(50), rng.normal(size=(50, 3))) == 1.0
     assert p_of(rng.normal(size=50), np.zeros((50, 0))) == 1.0
-    assert edge_gain(np.ones(50), rest_of(rng.normal(size=(50, 3)))) == -np.inf
+    assert edge_gain(given_rest(np.ones(50), rng.normal(size=(50, 3)))) == -np.inf
 
 
 def test_an_edge_is_seen_and_a_slope_is_not() -> None:
@@ -56,14 +56,14 @@ def test_an_edge_is_seen_and_a_slope_is_not() -> None:
     ):
         y = families.made(name, D).draw(np.random.default_rng(5), N)
         for sign in (1.0, -1.0):
-            assert low <= edge_gain(sign * 7.0 * y[:, -1], rest_of(y[:, :-1])) < high
+            assert low <= edge_gain(given_rest(sign * 7.0 * y[:, -1], y[:, :-1])) < high
 
 
 @pytest.mark.parametrize(("name", "seen"), [("normal", False), ("gamma 2 factors", False), ("two peaks factors", True)])
 def test_two_peaks_leave_something_flat(name: str, seen: bool) -> None:
     law = families.made(name, D)
     tables = [law.draw(np.random.default_rng([2, run]), 365) for run in range(20)]
-    alarms = float(np.mean([flatness(y[:, -1], rest_of(y[:, :-1])) > 1.8 for y in tables]))
+    alarms = float(np.mean([flatness(given_rest(y[:, -1], y[:, :-1])) > 1.8 for y in tables]))
     assert alarms >= 0.9 if seen else alarms <= 0.1
 
 
@@ -72,13 +72,13 @@ def test_cells_that_are_tested_together_cause_no_more_alarms_than_one() -> None:
     alarms, p = 0, np.ones(0)
     for run in range(20):
         y = law.draw(np.random.default_rng([3, run]), N)
-        parts = [dependence(y[:, k], rest_of(np.delete(y, k, axis=1))) for k in range(2, D)]
+        parts = [dependence(given_rest(y[:, k], np.delete(y, k, axis=1))) for k in range(2, D)]
         p = p_values(np.array(parts))
         assert p.shape == (D - 2,)
         alarms += bool(p.min() <= 0.05)
     assert alarms <= 4  # at 5%, more happens once in four hundred
     dependent = np.random.default_rng(1).normal(size=N) * np.exp(0.8 * y[:, 0])
-    parts[0] = dependence(dependent, rest_of(y[:, :2]))
+    parts[0] = dependence(given_rest(dependent, y[:, :2]))
     assert p_values(np.array(parts)).argmin() == 0
     assert p_values(np.array(parts)).min() <= 0.05
 
@@ -88,6 +88,6 @@ def test_only_what_leans_is_asked_for_an_edge() -> None:
     for run in range(10):
         for name in ("normal factors", "exponential factors (hard edge)"):
             y = families.made(name, 60).draw(np.random.default_rng([4, run]), N)
-            leaning.append((name, leans(y[:, -1], rest_of(y[:, :-1])) > 0))
+            leaning.append((name, skewness(given_rest(y[:, -1], y[:, :-1])) > 0))
     assert sum(found for name, found in leaning if name.startswith("exponential")) == 10
     assert sum(found for name, found in leaning if name.startswith("normal")) <= 1
