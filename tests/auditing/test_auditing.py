@@ -21,7 +21,7 @@ from empriv.measuring.densities.density import BestOf, Ecdf, Kde, Model, Variabl
 from empriv.measuring.densities.kernels import KERNELS
 from empriv.measuring.densities.specs import density_from_json, density_from_text, density_to_json
 from empriv.results import Outcome, Results
-from empriv.validate.line_bounds import floor
+from empriv.validate.bounds import floor
 from empriv.words import sentences
 from empriv.words.sentences import number, percent
 

@@ -12,7 +12,7 @@ from scipy.special import ndtr
 import empriv
 from empriv.errors import InputError
 from empriv.measuring.tables import TableRisk, measure_given_table, measure_table
-from empriv.measuring.tables.cell_risks import cell_results
+from empriv.measuring.tables.directions import cell_results
 from empriv.measuring.tables.fit import fit_table, shrinkage
 from empriv.results import Cell, Outcome, Results
 from empriv.validate.checks import checks

@@ -95,7 +95,7 @@ class TestCover:
         q = related(np.random.default_rng(2), 4)
         risk = measure_table(table(q, [always(0.05 * cell(4, 0))]))
         beside = cover_by_cell(risk, 0.1, 0.05)
-        alone_ = risk.components["cell 0"].cover(0.1, 0.05)
+        alone_ = risk.each_number["cell 0"].cover(0.1, 0.05)
         assert 0.03 < beside.cover[0] < 0.6 * alone_
         assert beside.moved.tolist() == [pytest.approx(0.05), 0.0, 0.0, 0.0]
         assert not beside.beyond.any()
@@ -141,7 +141,7 @@ class TestCover:
     def test_one_number_is_refused(self) -> None:
         risk = measure_table(table(related(np.random.default_rng(4), 3), [always(cell(3, 0))]))
         with pytest.raises(empriv.InputError, match="several numbers"):
-            cover_by_cell(risk.components["cell 0"], 0.1, 0.05)
+            cover_by_cell(risk.each_number["cell 0"], 0.1, 0.05)
         with pytest.raises(empriv.InputError, match="cover_by_cell"):
             risk.cover(0.1, 0.05)
         with pytest.raises(empriv.InputError, match="each of the 3 numbers by name"):

@@ -204,7 +204,7 @@ def count_of(settings: Settings) -> DataReach:
     from empriv.collecting.profile import ROW_NUMBERS, count
     from empriv.judge.upper import LEAST_DATABASES
     from empriv.ledger.values import label_text
-    from empriv.validate.line_bounds import floor
+    from empriv.validate.bounds import floor
     from empriv.words.planning import too_few
 
     with engine_beside() as engine:

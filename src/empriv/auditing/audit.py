@@ -54,10 +54,9 @@ from empriv.noise.judging import NoiseSubject, subject_of, takes_noise
 from empriv.results import FloatArray, IntArray, Results
 from empriv.scale.totalled_risk import TotalledRisk, refuse_totals
 from empriv.validate import Bounds, Verdict
-from empriv.validate.bounds import bounds, publications
+from empriv.validate.bounds import bounds, floor, publications
 from empriv.validate.checks import checks
 from empriv.validate.covers import CoverByCell, WhoMoved, cover, cover_by_cell, moved
-from empriv.validate.line_bounds import floor
 from empriv.validate.verdict import PASS, PRESENCES, on_the_day, verdict
 from empriv.words.decision import Decision, decide
 from empriv.words.message import Message
@@ -652,7 +651,7 @@ def _joint_json(risk: TableRisk, epsilons: Sequence[float]) -> dict[str, Any]:
                 {"epsilon": figure.epsilon, "delta": figure.delta, "total_risk": figure.total_risk}
                 for figure in figures(part, epsilons)
             ]
-            for name, part in risk.components.items()
+            for name, part in risk.each_number.items()
         },
         "leaks": [
             {

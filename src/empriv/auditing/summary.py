@@ -17,8 +17,8 @@ from empriv.measuring.line.atoms import Atom, Pairs
 from empriv.measuring.tables import GivenTableRisk
 from empriv.results import Outcome
 from empriv.scale.totalled_risk import TotalledRisk
+from empriv.validate.bounds import floor
 from empriv.validate.checks import leak_sentence
-from empriv.validate.line_bounds import floor
 from empriv.validate.table_checks import from_below
 from empriv.words import sentences as words
 from empriv.words.outcomes import outcome_name
@@ -262,7 +262,7 @@ def _model_sentence(risk: AnyRisk) -> str:
 def _table_sentences(risk: TableRisk, first: Figure) -> list[str]:
     """Which figure is of all numbers together, and that of each component alone."""
     said = cell_names(risk)
-    alone = [(said.get(name, name), float(part.delta(first.epsilon))) for name, part in risk.components.items()]
+    alone = [(said.get(name, name), float(part.delta(first.epsilon))) for name, part in risk.each_number.items()]
     count, largest = len(alone), "delta"
     if count > _MOST_LISTED:
         alone, largest = sorted(alone, key=lambda pair: -pair[1]), "the largest delta"
@@ -365,7 +365,7 @@ def outcomes_of(risk: AnyRisk) -> Outcomes:
         said = cell_names(risk)
         atoms = tuple(
             replace(atom, name=f"{said.get(name, name)}: {atom.name}")
-            for name, part in risk.components.items()
+            for name, part in risk.each_number.items()
             for atom in _atoms_in(part.pairs)
         )
         leaks = tuple((leak.name, leak.n_individuals, leak.largest_share) for leak in risk.leaks)

@@ -35,7 +35,7 @@ from empriv.noise.noise import Noise
 from empriv.noise.paper import paper_law
 from empriv.noise.table_noise import TableNoise
 from empriv.results import FloatArray, IntArray
-from empriv.validate.bounds import table_upper
+from empriv.validate.table_bounds import table_upper
 from empriv.validate.table_cover import TableCover, days_of
 
 __all__ = ["METHODS", "classical_noise", "design_noise", "offered_granularity"]
@@ -411,7 +411,7 @@ def design_table_noise(
     probability("delta", delta)
     if not isinstance(consistent, bool):
         raise InputError(f"`consistent` must be True or False, got {consistent!r}.")
-    names = tuple(risk.components)
+    names = tuple(risk.each_number)
     steps = _granularities(risk, names, granularity)
     found = least_scales(TableTarget(risk, np.array(steps), float(epsilon), float(delta), presence))
     if found is None:
@@ -545,6 +545,6 @@ def _granularities(
 
 
 def _width(risk: TableRisk, name: str) -> float:
-    results = risk.components[name].results
-    influence = np.nan_to_num(risk.components[name].influence(), nan=0.0)
+    results = risk.each_number[name].results
+    influence = np.nan_to_num(risk.each_number[name].influence(), nan=0.0)
     return float(influence.max(initial=0.0)) or spread(results.q[results.outcomes == 0].ravel()) or 1.0

@@ -30,8 +30,9 @@ from empriv.noise.judging import PRESENCES, several_numbers
 from empriv.noise.judging import kernel_of as kernel_of_part
 from empriv.noise.law import Law
 from empriv.results import FloatArray, Results
-from empriv.validate.bounds import bounds, table_upper
+from empriv.validate.bounds import bounds
 from empriv.validate.checks import outlasting_noise
+from empriv.validate.table_bounds import table_upper
 from empriv.validate.table_cover import table_cover_of
 from empriv.words.sentences import amount
 
@@ -157,7 +158,7 @@ class TableNoise:
     def certified_for(self, risk: Any) -> TableNoise:
         """The same noise, with what it achieves computed again for this risk."""
         risk = several_numbers(risk)
-        if tuple(risk.components) != tuple(self.laws):
+        if tuple(risk.each_number) != tuple(self.laws):
             raise InputError("`noise` must be for the numbers of the audit, got noise for others.")
         made = replace(self, risk=risk)
         if not made.holds:

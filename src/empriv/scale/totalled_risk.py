@@ -20,10 +20,10 @@ from empriv.measuring.any_risk import Several, Sums, table_of
 from empriv.measuring.densities.selection import Score
 from empriv.results import FloatArray, Results
 from empriv.scale.totals import EDGES, Totals
-from empriv.validate.bounds import Bounds, bounds_of, no_noise
+from empriv.validate.bounds import Bounds, bounds_of, floor, no_noise, no_upper_bound
 from empriv.validate.checks import checks_of, leak_check
 from empriv.validate.covers import LineCover, line_cover_of
-from empriv.validate.line_bounds import floor, lower_of_people, no_upper_bound, upper_of_people
+from empriv.validate.line_bounds import lower_of_people, upper_of_people
 from empriv.words.message import Message
 from empriv.words.outcomes import outcome_name
 

@@ -1,13 +1,7 @@
 """`bounds`: a lower bound, the estimate and an upper bound of delta, at a level of confidence.
 
-How they are made depends on the kind of risk (`bounds_of`). One number is judged by `line_bounds`. Of a table:
-
-Upper: hockey sticks are jointly convex, so nobody's delta_i is above the mean over databases of what the table leaves
-of what they did that day, which is nothing where they were not present. Each day is bounded as in `table_cover`, on a
-ladder of sizes, from above; B of the values of all databases is the bound.
-
-Lower: for those who move the table most, its residuals in their own direction, each database freed by a regression
-on the others; one number, so that the lower bound of one number holds.
+How they are made depends on the kind of risk (`bounds_of`): of one number in `line_bounds`, of tables in
+`table_bounds`, of kinds that are made of these here.
 """
 
 from __future__ import annotations
@@ -23,25 +17,14 @@ import numpy.typing as npt
 from empriv.base.arguments import confidence_level, epsilon_grid, finite_epsilon, probability
 from empriv.base.text import table_html
 from empriv.errors import InputError
-from empriv.judge import lower
-from empriv.judge.noise_kernels import NoiseGiven, is_noise, kernel_of
-from empriv.judge.noisy_laws import bound_of_moments
+from empriv.judge.noise_kernels import NoiseGiven, is_noise
 from empriv.judge.upper import LEAST_DATABASES
 from empriv.measuring.any_risk import AnyRisk, Several, total_risk_of
 from empriv.measuring.given.definition4 import WorstRisk
-from empriv.measuring.line.atoms import share_at_most
-from empriv.measuring.line.risk import Risk
 from empriv.measuring.series import HowOften, Publications, RepeatedRisk
-from empriv.measuring.tables import TableRisk
 from empriv.results import FloatArray
-from empriv.validate.line_bounds import PeopleBounds, draws_averaged, floor, line_bounds, no_upper_bound
-from empriv.validate.table_checks import from_below
-from empriv.validate.table_cover import Kernels, TableCover, table_cover_of
 from empriv.words.message import Message
-from empriv.words.sentences import databases, number, percent, so_many
-
-_CANDIDATES = 24  # people of a table among whom a lower bound chooses
-_REFERENCE = 0.05  # delta at which days of several cells are put in order
+from empriv.words.sentences import number, percent, so_many, too_few_for_a_bound
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,6 +171,73 @@ def upper_total_risk(bounded: Bounds) -> FloatArray:
     return np.asarray(np.maximum(total, np.atleast_1d(bounded.upper)))
 
 
+# How they are made
+
+
+def make_bounds(
+    risk: AnyRisk,
+    epsilons: FloatArray,
+    level: float,
+    lower: FloatArray,
+    upper_i: FloatArray,
+    assumes: Sequence[Message],
+    *,
+    estimate: FloatArray | None = None,
+    noisy: bool = False,
+) -> Bounds:
+    """Bounds in order: none rises in epsilon, and none lies on the wrong side of another.
+
+    ``estimate`` is the risk's own, unless another is given; ``upper_i`` is that of everybody.
+    """
+    # delta falls in epsilon: a bound for a larger epsilon that is higher was too low before, or too high now
+    upper_i = _falling(np.minimum(upper_i, 1.0), np.argsort(epsilons))
+    estimate = risk.delta(epsilons) if estimate is None else estimate
+    lower = np.clip(lower, 0.0, 1.0)
+    least = 0.0 if noisy else floor(risk.results.n_databases, level)
+    upper_i = _none_above(upper_i, lower)
+    upper = np.maximum(upper_i.max(axis=0, initial=least), np.maximum(lower, estimate))
+    return Bounds(epsilons, level, np.minimum(lower, upper), estimate, upper, upper_i, tuple(assumes))
+
+
+def _none_above(upper_i: FloatArray, lower: FloatArray) -> FloatArray:
+    """(individuals, epsilons) upper bounds, of which the largest is no lower than what was demonstrated of somebody."""
+    if not len(upper_i):
+        return upper_i
+    out, columns = upper_i.copy(), np.arange(upper_i.shape[1])
+    most = np.argmax(out, axis=0)
+    out[most, columns] = np.maximum(out[most, columns], lower)
+    return out
+
+
+def _falling(values: FloatArray, order: npt.NDArray[np.intp]) -> FloatArray:
+    """Columns raised to the largest of those at greater epsilons."""
+    out = values.copy()
+    out[:, order] = np.maximum.accumulate(values[:, order][:, ::-1], axis=1)[:, ::-1]
+    return out
+
+
+def floor(n: int, level: float) -> float:
+    """No delta below is supported by n databases: ``1 - (1 - level)^(1/n)``."""
+    return float(-np.expm1(np.log1p(-level) / n))
+
+
+def no_upper_bound(n: int) -> Message:
+    """That so many databases are too few."""
+    return Message("no-upper-bound", too_few_for_a_bound(n, LEAST_DATABASES), "error")
+
+
+def other_level(level: float) -> list[Message]:
+    """That the upper bound was validated at another level, if it was."""
+    said = f"The upper bound was validated at the level 95%, not at {percent(level)}."
+    return [] if level == 0.95 else [Message("other-level", said)]
+
+
+def no_noise(noise: NoiseGiven) -> None:
+    """Refuse noise where it is not the kernel of one number."""
+    if is_noise(noise):
+        raise InputError("`noise` must be 0 for anything but one number published once, got noise.")
+
+
 # By the kind of risk
 
 
@@ -202,30 +252,6 @@ def bounds_of(risk: AnyRisk, epsilons: FloatArray, level: float, noise: NoiseGiv
         "unresolved by the bound, not passed.",
     )
     return make_bounds(risk, epsilons, level, lower, _no_upper(risk, epsilons), [none])
-
-
-def no_noise(noise: NoiseGiven) -> None:
-    """Refuse noise where it is not the kernel of one number."""
-    if is_noise(noise):
-        raise InputError("`noise` must be 0 for anything but one number published once, got noise.")
-
-
-@bounds_of.register(Risk)
-def bounds_of_number(risk: Risk, epsilons: FloatArray, level: float, noise: NoiseGiven = 0.0) -> Bounds:
-    return _of_people(risk, epsilons, level, noise, line_bounds(risk, epsilons, level, *kernel_of(noise)))
-
-
-@bounds_of.register(TableRisk)
-def bounds_of_table(risk: TableRisk, epsilons: FloatArray, level: float, noise: NoiseGiven = 0.0) -> Bounds:
-    """Of the paper's pair, from the bounds of each day: see the module."""
-    return _of_people(risk, epsilons, level, noise, table_bounds(risk, epsilons, level, noise))
-
-
-def _of_people(risk: AnyRisk, epsilons: FloatArray, level: float, noise: NoiseGiven, found: PeopleBounds) -> Bounds:
-    assumes = [*found.assumes, *other_level(level)]
-    return make_bounds(
-        risk, epsilons, level, found.lower, found.upper_i, assumes, estimate=found.estimate, noisy=is_noise(noise)
-    )
 
 
 @bounds_of.register(WorstRisk)
@@ -282,147 +308,8 @@ def _no_repeated_bound(n: int, several: bool) -> Message:
     return Message("no-repeated-bound", said, "warning")
 
 
-def other_level(level: float) -> list[Message]:
-    """That the upper bound was validated at another level, if it was."""
-    said = f"The upper bound was validated at the level 95%, not at {percent(level)}."
-    return [] if level == 0.95 else [Message("other-level", said)]
-
-
 def _no_upper(risk: AnyRisk, grid: FloatArray) -> FloatArray:
     return np.ones((risk.results.n_individuals, len(grid)))
-
-
-def make_bounds(
-    risk: AnyRisk,
-    epsilons: FloatArray,
-    level: float,
-    lower: FloatArray,
-    upper_i: FloatArray,
-    assumes: Sequence[Message],
-    *,
-    estimate: FloatArray | None = None,
-    noisy: bool = False,
-) -> Bounds:
-    """Bounds in order: none rises in epsilon, and none lies on the wrong side of another.
-
-    ``estimate`` is the risk's own, unless another is given; ``upper_i`` is that of everybody.
-    """
-    # delta falls in epsilon: a bound for a larger epsilon that is higher was too low before, or too high now
-    upper_i = _falling(np.minimum(upper_i, 1.0), np.argsort(epsilons))
-    estimate = risk.delta(epsilons) if estimate is None else estimate
-    lower = np.clip(lower, 0.0, 1.0)
-    least = 0.0 if noisy else floor(risk.results.n_databases, level)
-    upper_i = _none_above(upper_i, lower)
-    upper = np.maximum(upper_i.max(axis=0, initial=least), np.maximum(lower, estimate))
-    return Bounds(epsilons, level, np.minimum(lower, upper), estimate, upper, upper_i, tuple(assumes))
-
-
-def _none_above(upper_i: FloatArray, lower: FloatArray) -> FloatArray:
-    """(individuals, epsilons) upper bounds, of which the largest is no lower than what was demonstrated of somebody."""
-    if not len(upper_i):
-        return upper_i
-    out, columns = upper_i.copy(), np.arange(upper_i.shape[1])
-    most = np.argmax(out, axis=0)
-    out[most, columns] = np.maximum(out[most, columns], lower)
-    return out
-
-
-def _falling(values: FloatArray, order: npt.NDArray[np.intp]) -> FloatArray:
-    """Columns raised to the largest of those at greater epsilons."""
-    out = values.copy()
-    out[:, order] = np.maximum.accumulate(values[:, order][:, ::-1], axis=1)[:, ::-1]
-    return out
-
-
-# A table
-
-
-def table_bounds(risk: TableRisk, epsilons: FloatArray, level: float, noise: NoiseGiven) -> PeopleBounds:
-    """Bounds of a table as it is, or with noise."""
-    cover, n = table_cover_of(risk, noise), risk.results.n_databases
-    upper_i, averaged = table_uppers(cover, epsilons, level), draws_averaged(risk.results.draws or 1)
-    if cover.kernels is not None:
-        estimate = np.zeros(len(epsilons))
-        return PeopleBounds(np.zeros(len(epsilons)), estimate, upper_i, (_WITH_NOISE, *averaged))
-    leaked = np.rint(risk.leaked() * n)
-    some = leaked > 0
-    upper_i[some] = np.maximum(upper_i[some], share_at_most(leaked[some], n, level)[:, None])
-    estimate_i = risk.delta_i(epsilons)
-    if n < LEAST_DATABASES:
-        assumes = no_upper_bound(n)
-    elif risk.fit.ridge:
-        assumes = Message("table-from-below", from_below(risk), "warning")
-    else:
-        assumes = Message(
-            "table-bound",
-            "The upper bound is of the whole table. What people do not touch counts as known "
-            f"({risk.fit.rank:,} parameters from {databases(n)}), as far as it determines the rest in straight lines; "
-            "structure finer than the error of that fit is assumed away.",
-        )
-    found = np.maximum(table_lower(risk, epsilons, level), _lower_of_leaks(leaked, n, level))
-    return PeopleBounds(
-        found, estimate_i.max(axis=0, initial=0.0), np.maximum(upper_i, estimate_i), (assumes, *averaged)
-    )
-
-
-_WITH_NOISE = Message(
-    "table-noise",
-    "With noise on each cell nothing is assumed of the laws of the cells but that what people did not touch tells of "
-    "the rest in straight lines, and that the residuals are one law; where a check objects to that, only noise counts.",
-)
-
-
-def table_uppers(cover: TableCover, epsilons: FloatArray, level: float) -> FloatArray:
-    """(individuals, epsilons) upper bounds of everybody."""
-    by_day = cover.day_bounds(epsilons, _REFERENCE, level)
-    return np.stack([_mean_over_days(cover, values, level) for values in by_day.T], axis=1)
-
-
-def table_upper(risk: TableRisk, kernels: Kernels, epsilon: float, delta: float, presence: str) -> float:
-    """Upper bound of the table with noise: of the worst day, or in a random database alone."""
-    cover = TableCover(risk, kernels if any(kernel is not None for kernel in kernels) else None)
-    if presence == "both":  # no pair of a random database is above the worst day, by convexity
-        return cover.judge(epsilon, delta, 0.95).upper
-    return float(table_uppers(cover, np.array([epsilon]), 0.95).max(initial=0.0))
-
-
-def _mean_over_days(cover: TableCover, values: FloatArray, level: float) -> FloatArray:
-    """(individuals,) B over all databases of each person's values (days,)."""
-    days, n = cover.days, cover.risk.results.n_databases
-    people = cover.risk.results.n_individuals
-    means = [np.bincount(days.owner, values**power, minlength=people) / n for power in (1, 2, 3)]
-    most = np.zeros(people)
-    np.maximum.at(most, days.owner, values)
-    return np.minimum(bound_of_moments(means, n, level), most)
-
-
-def _lower_of_leaks(counts: FloatArray, n: int, level: float) -> float:
-    """What the databases in which a person is given away demonstrate: Clopper and Pearson's lower limit."""
-    most = int(counts.max(initial=0.0))
-    return 1.0 - float(share_at_most(n - most, n, level)) if most else 0.0
-
-
-def table_lower(risk: TableRisk, epsilons: FloatArray, level: float) -> FloatArray:
-    """(epsilons,) a delta that the databases demonstrate, of one of those who move the table most."""
-    fit, influences = risk.fit, risk.influences
-    total = np.bincount(influences.owner, influences.sizes, minlength=risk.results.n_individuals)
-    rows = np.argsort(-total, kind="stable")[:_CANDIDATES]
-    rows = rows[total[rows] > 0]
-    if not len(rows) or fit.ridge or fit.n < LEAST_DATABASES:
-        return np.zeros(len(epsilons))
-    frame = np.linalg.qr(np.concatenate((fit.basis, fit.residuals / fit.residuals.std(axis=0)), axis=1))[0]
-    leverage = np.clip((frame**2).sum(axis=1), 0.0, 0.9)
-    with_all, without = [], []
-    for row in rows.tolist():
-        databases, places, changes = influences.of(row)
-        mean = changes.mean(axis=(0, 1))
-        direction = fit.precision[:, places] @ mean
-        along = fit.residuals @ direction / (1.0 - leverage)
-        apart = along.reshape(fit.n, -1).copy()
-        apart[databases] -= changes @ direction[places]
-        with_all.append(along)
-        without.append(apart.reshape(-1))
-    return lower.of_anyone(np.array(with_all), np.array(without), epsilons, draws=influences.draws, level=level)
 
 
 # Several publications

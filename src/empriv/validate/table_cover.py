@@ -17,7 +17,6 @@ import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +27,7 @@ from empriv.judge.noise_kernels import NoiseGiven, NoiseKernel, kernels_of
 from empriv.judge.upper import LEAST_DATABASES, likeliest_of, row_bandwidths
 from empriv.measuring.line.moves import spread_of_law
 from empriv.measuring.tables import TableRisk
-from empriv.measuring.tables.person_days import PersonDays, days_as_they_are, days_with_noise
+from empriv.measuring.tables.influences import PersonDays, days_as_they_are, days_with_noise
 from empriv.results import FloatArray, IntArray, Results
 from empriv.validate.line_bounds import estimate_of_move, furthest_shown
 from empriv.validate.table_checks import objected_places
@@ -40,15 +39,6 @@ _CHUNK = 32  # days of several cells that are asked at once
 _ASKED = 16  # moves of one cell that are asked themselves, the furthest
 _LATTICE = 8.0  # steps: noise of a larger scale is as good as continuous
 _LADDER = 8  # sizes at which a curve of bounds is known
-
-
-class _Several(NamedTuple):
-    """Kinds of days of several cells: cells, moves and days of each."""
-
-    cells: list[IntArray]
-    moves: list[FloatArray]
-    days: IntArray
-    kind: IntArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +58,10 @@ class TableCover:
     def days(self) -> PersonDays:
         """What people did on each day, in cells that carry something of their own; with noise in all of them."""
         if self.kernels is None:
-            return days_as_they_are(self.risk.influences, self.risk.fit, self.risk.leaks)
+            given_away = np.zeros(self.risk.results.n_individuals, bool)
+            for leak in self.risk.leaks:
+                given_away[leak.rows] = True
+            return days_as_they_are(self.risk.influences, self.risk.fit, given_away)
         return self._on_lattice(days_of(self.risk))
 
     def _on_lattice(self, days: PersonDays) -> PersonDays:
@@ -253,9 +246,8 @@ class TableCover:
     def _most_alone(self) -> FloatArray:
         """(cells,) the most that anybody moved a cell on a day when they moved no other."""
         out = np.zeros(len(self.place))
-        single = (self.days.touched == 1) & ~self.days.certain
-        at = self.days.starts[:-1][single]
-        np.maximum.at(out, self.days.cells[at], np.abs(self.days.moves[at]))
+        _, cells, moves = self.days.of_one_cell
+        np.maximum.at(out, cells, moves)
         return out
 
     # Several cells
@@ -312,37 +304,24 @@ class TableCover:
             return left
         return score.upper(one, epsilons, level=level, left=left)
 
-    @cached_property
-    def several(self) -> _Several:
-        """All kinds of days of several cells."""
-        cells: list[IntArray] = []
-        moves: list[FloatArray] = []
-        days, kind = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-        for group in self.days.kinds:
-            days.append(group.days)
-            kind.append(group.kind + len(cells))
-            cells += list(group.cells)
-            moves += list(group.moves)
-        return _Several(cells, moves, np.concatenate(days), np.concatenate(kind))
-
     def distances(self, epsilon: float, delta: float, level: float) -> FloatArray:
         """(kinds,) rho: how far each kind of days moves the table, in units of what its cells hide."""
         covers, deviations = self.cover(epsilon, delta, level), self._deviations
         with np.errstate(divide="ignore", invalid="ignore"):
             narrow = np.where(covers > 0, deviations / covers, np.inf)
-        worst = [narrow[group.cells].max(axis=1) for group in self.days.kinds]
+        worst = [narrow[cells].max(axis=1) for cells, _ in self.days.of_several_cells.groups]
         return np.asarray(self._sizes * np.concatenate((np.zeros(0), *worst)))
 
     @cached_property
     def _sizes(self) -> FloatArray:
         """(kinds,) root of d'K d, with noise."""
         out = [np.zeros(0)]
-        for group in self.days.kinds:
-            size = np.empty(len(group.cells))
-            step = max(1, 2_000_000 // group.cells.shape[1] ** 2)
+        for cells, moves in self.days.of_several_cells.groups:
+            size = np.empty(len(cells))
+            step = max(1, 2_000_000 // cells.shape[1] ** 2)
             for start in range(0, len(size), step):
                 rows = slice(start, start + step)
-                size[rows] = score.sizes_of(group.moves[rows], self._precisions(group.cells[rows]))
+                size[rows] = score.sizes_of(moves[rows], self._precisions(cells[rows]))
             out.append(size)
         return np.concatenate(out)
 
@@ -389,19 +368,17 @@ class TableCover:
         day = int(np.argmax(days.certain)) if certain else -1
         found = JudgedDays(covers, days.certain.copy(), days.certain.copy(), day, certain, certain, certain)
         found = self._with_days_of_one_cell(found, epsilon, delta, level)
-        if len(self.several.cells):
+        if len(self.days.of_several_cells.cells):
             found = self._with_days_of_several(found, epsilon, delta, level)
         return replace(found, exposed=found.exposed & found.beyond)
 
     def _with_days_of_one_cell(self, found: JudgedDays, epsilon: float, delta: float, level: float) -> JudgedDays:
-        days = self.days
-        single = np.flatnonzero((days.touched == 1) & ~days.certain)
-        at = days.starts[:-1][single]
-        cell, move, hidden = days.cells[at], np.abs(days.moves[at]), found.covers[days.cells[at]]
+        days, cell, move = self.days.of_one_cell
+        hidden = found.covers[cell]
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.where(hidden > 0, move / hidden, np.inf)
         far = ratio > 1 + 1e-9
-        found.beyond[single[far]] = True
+        found.beyond[days[far]] = True
         in_deviations = move / np.maximum(self._deviations[cell], 1e-300)
         first = _first_of_alike(cell, move, ratio, in_deviations)
         if not len(first):
@@ -416,17 +393,17 @@ class TableCover:
         if low > delta:
             order = np.flatnonzero(far)[np.argsort(-in_deviations[far], kind="stable")]
             count = furthest_shown(lambda k: shown(order[k]) > delta, len(order))
-            found.exposed[single[order[:count]]] = True
+            found.exposed[days[order[:count]]] = True
         if upper.max() > found.upper or found.day < 0:
             estimate = self.estimate_of(cell[top : top + 1], move[top : top + 1], epsilon)
-            found = replace(found, day=int(single[top]), upper=float(upper.max()), lower=low, estimate=estimate)
+            found = replace(found, day=int(days[top]), upper=float(upper.max()), lower=low, estimate=estimate)
         return found
 
     def _with_days_of_several(self, found: JudgedDays, epsilon: float, delta: float, level: float) -> JudgedDays:
-        several = self.several
+        several = self.days.of_several_cells
         rho = self.distances(epsilon, delta, level)
         hidden, upper = self._hidden_kinds(rho, epsilon, delta, level)
-        found.beyond[several.days] |= ~hidden[several.kind]
+        found.beyond[several.day] |= ~hidden[several.kind]
         top = max(upper, key=lambda kind: upper[kind])
 
         def shown(kind: int) -> float:
@@ -438,10 +415,10 @@ class TableCover:
             order = order[np.argsort(-rho[order], kind="stable")]
             count = furthest_shown(lambda k: shown(order[k]) > delta, len(order))
             exposed = np.isin(several.kind, np.append(order[:count], top))
-            found.exposed[several.days] |= exposed
+            found.exposed[several.day] |= exposed
         lower_ = max(low, found.lower)
         if upper[top] > found.upper or found.day < 0:
-            day = int(several.days[np.argmax(several.kind == top)])
+            day = int(several.day[np.argmax(several.kind == top)])
             estimate = self.estimate_of(several.cells[top], several.moves[top], epsilon)
             return replace(found, day=day, upper=upper[top], lower=lower_, estimate=estimate)
         return replace(found, lower=lower_)
@@ -452,9 +429,7 @@ class TableCover:
         days = self.days
         out = np.zeros((days.count, len(epsilons)))
         out[days.certain] = 1.0
-        single = np.flatnonzero((days.touched == 1) & ~days.certain)
-        at = days.starts[:-1][single]
-        cell, move = days.cells[at], np.abs(days.moves[at])
+        single, cell, move = days.of_one_cell
         order = np.lexsort((move, cell))
         begins = np.searchsorted(cell[order], np.arange(len(self.place) + 1))
         rungs = [_rungs(move[order[a:b]]) for a, b in pairwise(begins.tolist())]
@@ -467,7 +442,7 @@ class TableCover:
                 part = order[begins[k] : begins[k + 1]]
                 rising = np.maximum.accumulate(upper[ends[k] : ends[k + 1]], axis=0)
                 out[single[part]] = rising[np.searchsorted(own, move[part] * (1 - 1e-12))]
-        several = self.several
+        several = self.days.of_several_cells
         if len(several.cells):
             rho = self.distances(float(epsilons[0]), delta, level)
             order = np.argsort(rho, kind="stable")
@@ -479,7 +454,7 @@ class TableCover:
             rising = np.maximum.accumulate(upper, axis=0)
             by_kind = np.empty((len(rho), len(epsilons)))
             by_kind[order] = rising[np.searchsorted(chosen, np.arange(len(order)))]
-            out[several.days] = by_kind[several.kind]
+            out[several.day] = by_kind[several.kind]
         return out
 
     def meets(self, epsilon: float, delta: float, level: float = 0.95, *, asked: int = _CHUNK) -> bool:
@@ -490,7 +465,7 @@ class TableCover:
         cells, at = np.flatnonzero(self._most_alone), np.array([epsilon])
         if len(cells) and self.upper_of_moves(cells, self._most_alone[cells], at, level).max() > delta:
             return False
-        several = self.several
+        several = self.days.of_several_cells
         if not len(several.cells):
             return True
         order = np.argsort(-self._sizes, kind="stable")[:asked]
@@ -510,7 +485,7 @@ class TableCover:
         self, rho: FloatArray, epsilon: float, delta: float, level: float
     ) -> tuple[BoolArray, dict[int, float]]:
         """(kinds,) which are hidden, and the bound of those that were asked."""
-        several, at = self.several, np.array([epsilon])
+        several, at = self.days.of_several_cells, np.array([epsilon])
         order = np.argsort(-rho, kind="stable")
         known: dict[int, float] = {}
 

@@ -22,10 +22,9 @@ from empriv.judge.upper import LEAST_DATABASES
 from empriv.measuring.any_risk import AnyRisk
 from empriv.measuring.series import RepeatedRisk
 from empriv.measuring.tables import TableRisk
-from empriv.validate.bounds import Bounds, bounds, upper_total_risk
+from empriv.validate.bounds import Bounds, bounds, floor, upper_total_risk
 from empriv.validate.checks import checks
 from empriv.validate.covers import covered, has_cover, line_cover_of, parts_of
-from empriv.validate.line_bounds import floor
 from empriv.words.decision import DAY, RANDOM, Covered, JudgedTarget
 from empriv.words.message import Message
 from empriv.words.sentences import databases, number, percent, quantity
