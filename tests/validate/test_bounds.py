@@ -193,7 +193,7 @@ def odd_results() -> dict[str, Results]:
         "people seen once": Results.from_arrays(q, once),
         "nulls": results_with_nulls(),
         "no answer without them": results_with_nulls(40, 40),
-        "thousands": Results.from_arrays(rng.normal(size=3000), rng.normal(size=3000)[None, :]),
+        "thousands": Results.from_arrays(rng.normal(size=1000), rng.normal(size=1000)[None, :]),
         "huge": Results.from_arrays(1e12 + q, 1e12 + q[None, :] - 0.5),
     }
 

@@ -15,11 +15,9 @@ import empriv
 from empriv.judge import score
 from empriv.judge.noise_kernels import NoiseKernel, alone
 from empriv.measuring.tables import measure_table
-from empriv.measuring.tables.table_risk import TableRisk
 from empriv.results import FloatArray, Outcome, Results
 from empriv.validate.checks import checks
 from empriv.validate.covers import cover_by_cell
-from empriv.validate.table_checks import residuals_check
 from empriv.validate.table_cover import table_cover_of
 from empriv.validate.verdict import verdict
 
@@ -233,27 +231,6 @@ def test_who_moved_which_cell() -> None:
     assert moved["cell"] == ["cell 0", "cell 1"]
     assert moved["database"] == [8, 5]
     np.testing.assert_allclose(moved["moved"], [0.9, 0.5])
-
-
-def test_what_bends_is_seen_and_then_only_noise_counts() -> None:
-    def risk_of(q: FloatArray) -> TableRisk:
-        return measure_table(table(q, [always(0.05 * cell(q.shape[1], 0), len(q))]))
-
-    def bent(risk: TableRisk) -> bool:
-        return bool(residuals_check(risk)[0].numbers["p"] <= 0.05)
-
-    seen, false = 0, 0
-    for seed in range(6):
-        rng = np.random.default_rng(seed)
-        x = rng.normal(size=(N, 5))
-        bends = risk_of(np.column_stack((x[:, 0] ** 2 + 0.3 * rng.normal(size=N), x)))
-        seen += bent(bends)
-        false += bent(risk_of(x @ rng.normal(size=(5, 6)) + rng.standard_t(3, size=(N, 6))))
-    assert seen >= 5
-    assert false <= 1
-    assert verdict(bends, epsilon=0.1, delta=0.5) != "pass"
-    assert not table_cover_of(bends, 0.01).trusted[0]
-    assert cover_by_cell(bends, 0.1, 0.05, noise=0.01).cover[0] < 0.01
 
 
 @pytest.mark.slow
