@@ -19,14 +19,9 @@ from empriv.judge.noise_kernels import NoiseKernel, kernel_of
 from empriv.measuring.densities.density import Ecdf
 from empriv.results import FloatArray, Outcome, Results
 from empriv.validate.bounds import bounds, upper_total_risk
+from table_results import gaussian_delta
 
 RUNS, LEAST = 60, 54
-
-
-def gaussian_delta(shift: float, epsilon: float) -> float:
-    """Closed form for two normal laws a shift apart (Balle and Wang)."""
-    cdf = stats.norm.cdf
-    return float(cdf(shift / 2 - epsilon / shift) - math.exp(epsilon) * cdf(-shift / 2 - epsilon / shift))
 
 
 def paired(rng: np.random.Generator, n: int, shift: float) -> tuple[FloatArray, FloatArray]:

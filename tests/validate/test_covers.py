@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from scipy import stats
 
 import empriv
 from empriv.cli.main import main
@@ -17,11 +16,7 @@ from empriv.errors import InputError
 from empriv.measuring import GivenRisk
 from empriv.results import FloatArray, Outcome, Results
 from empriv.words.sentences import amount
-
-
-def gaussian_delta(shift: float, epsilon: float) -> float:
-    cdf = stats.norm.cdf
-    return float(cdf(shift / 2 - epsilon / shift) - math.exp(epsilon) * cdf(-shift / 2 - epsilon / shift))
+from table_results import gaussian_delta
 
 
 def now_and_then(n: int, sizes: FloatArray, seed: int = 0) -> Results:
