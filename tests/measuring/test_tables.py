@@ -165,7 +165,7 @@ def test_cells_that_come_and_go_are_outcomes():
     q[hidden, 0] = np.nan
     results = table(q, [always(0.5 * unit(3, 0)), always(0.5 * unit(3, 1))], outcomes=codes)
     risk = measure_table(results)
-    assert (risk.fit.coming, risk.fit.left_out) == (1, 0)
+    assert (risk.fit.presence_known, risk.fit.presence_dropped) == (1, 0)
     assert 0.02 < risk.delta_i(0.1)[0] < risk.delta_i(0.1)[1] + 0.05
     # somebody without whom the cell is hidden is seen by that
     shown = np.flatnonzero(~hidden)[:80]

@@ -34,7 +34,7 @@ def test_distances_and_directions_are_those_of_the_slow_version(published: str) 
     # constant influence: with everyone is without but for the mean
     assert np.sqrt(risk.influences.sizes) == pytest.approx(distance)
     slow = oracle.direction(fitted, added[0])
-    points = residuals_along(risk.lines[0], risk.influences, risk.fit).q
+    points = residuals_along(risk.groups[0], risk.influences, risk.fit).q
     assert abs(np.corrcoef(points, slow)[0, 1]) == pytest.approx(1.0)
 
 

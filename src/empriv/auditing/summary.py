@@ -305,9 +305,9 @@ def riskiest_of(risk: TableRisk, epsilon: float) -> tuple[tuple[str, float, int]
 def _table_warnings(risk: TableRisk) -> list[str]:
     """Whose figures are from below, and what was not counted as known."""
     warnings = [from_below(risk)] if risk.from_below.any() else []
-    if risk.fit.left_out:
+    if risk.fit.presence_dropped:
         warnings.append(
-            f"Whether {risk.fit.left_out:,} of the numbers are present is not counted as known: "
+            f"Whether {risk.fit.presence_dropped:,} of the numbers are present is not counted as known: "
             f"{words.databases(risk.results.n_databases)} do not carry more."
         )
     return warnings

@@ -180,9 +180,9 @@ def lower_of_people(risk: Risk, epsilons: FloatArray, level: float) -> FloatArra
 
 def _lower_of_outcomes(pairs: Pairs, epsilons: FloatArray, level: float) -> FloatArray:
     """(epsilons,) what point masses demonstrate: 1 where a result is one of them, else 0."""
-    told = atom_curves(pairs, epsilons[:1])[:, 0]
-    rows = np.argsort(-told, kind="stable")[:_LARGEST]
-    rows = rows[told[rows] > 0]
+    certain = atom_curves(pairs, epsilons[:1])[:, 0]
+    rows = np.argsort(-certain, kind="stable")[:_LARGEST]
+    rows = rows[certain[rows] > 0]
     if not len(rows):
         return np.zeros(len(epsilons))
     own = dict(pairs.own)

@@ -104,8 +104,7 @@ def table_lower(risk: TableRisk, epsilons: FloatArray, level: float) -> FloatArr
     rows = rows[total[rows] > 0]
     if not len(rows) or fit.ridge or fit.n < LEAST_DATABASES:
         return np.zeros(len(epsilons))
-    frame = np.linalg.qr(np.concatenate((fit.basis, fit.residuals / fit.residuals.std(axis=0)), axis=1))[0]
-    leverage = np.clip((frame**2).sum(axis=1), 0.0, 0.9)
+    leverage = np.clip(fit.leverage, 0.0, 0.9)
     with_all, without = [], []
     for row in rows.tolist():
         databases, places, changes = influences.of(row)

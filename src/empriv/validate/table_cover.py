@@ -48,7 +48,7 @@ class TableCover:
     Attributes
     ----------
     risk : of the table
-    kernels : the noise of each cell, None where there is none; None as it is
+    kernels : the noise of each cell; None where there is none, and None as it is
     """
 
     risk: TableRisk
@@ -59,8 +59,7 @@ class TableCover:
         """What people did on each day, in cells that carry something of their own; with noise in all of them."""
         if self.kernels is None:
             given_away = np.zeros(self.risk.results.n_individuals, bool)
-            for leak in self.risk.leaks:
-                given_away[leak.rows] = True
+            given_away[[row for leak in self.risk.leaks for row in leak.rows.tolist()]] = True
             return days_as_they_are(self.risk.influences, self.risk.fit, given_away)
         return self._on_lattice(days_of(self.risk))
 
@@ -237,7 +236,7 @@ class TableCover:
         for cell in np.flatnonzero(self.place < 0).tolist():
             weights = np.abs(fit.relations[cell])
             parts = weights > 1e-6
-            noise = None if self.kernels is None else self.kernels[cell]
+            noise = self._kernel(cell)
             alone = 0.0 if noise is None else judge_cover.hidden_alone(noise, epsilon, delta)
             out[cell] = (out[fit.kept[parts]] / weights[parts]).min() if parts.any() else alone
         return out
@@ -259,9 +258,7 @@ class TableCover:
         """
         fit = self.risk.fit
         places = self.place[fit.kept[np.isin(fit.kept, cells)]]
-        kernels: tuple[NoiseKernel, ...] = ()
-        if self.kernels is not None:
-            kernels = tuple(kernel for kernel in (self.kernels[cell] for cell in cells.tolist()) if kernel is not None)
+        kernels = self._kernels_of(cells)
         trusted = np.ones(len(places), bool) if left_out or self.kernels is None else self.trusted[places]
         if not trusted.any():
             values = np.zeros((len(fit.residuals), len(cells)))
@@ -271,19 +268,12 @@ class TableCover:
         left = fit.residuals @ fit.precision[:, places] @ inverse
         if left_out:
             own = np.linalg.qr(left)[0]
-            leverage = np.clip(self._leverage - (own**2).sum(axis=1), 0.0, 0.9)
+            leverage = np.clip(self.risk.fit.leverage - (own**2).sum(axis=1), 0.0, 0.9)
             left = left / (1.0 - leverage)[:, None]
         else:
             left, inverse = fit.g * left, fit.g**2 * inverse
         weights = fit.relations[np.ix_(cells, places)] * trusted
         return score.innovations(left @ weights.T, weights @ inverse @ weights.T, moves, kernels, self.draws)
-
-    @cached_property
-    def _leverage(self) -> FloatArray:
-        """(N,) of each database in the regression on everything."""
-        fit = self.risk.fit
-        frame = np.linalg.qr(np.concatenate((fit.basis, fit.residuals / fit.residuals.std(axis=0)), axis=1))[0]
-        return np.asarray((frame**2).sum(axis=1))
 
     def upper_of_day(
         self, cells: IntArray, moves: FloatArray, epsilons: FloatArray, level: float, *, enough: float = 0.0
@@ -293,9 +283,9 @@ class TableCover:
             if not self.trusted[self.place[cells]].all():
                 return np.ones(len(epsilons))
             return score.upper(self.innovations_of(cells, moves), epsilons, level=level)
-        if any(self.kernels[cell] is None for cell in cells.tolist()):
+        kernels = self._kernels_of(cells)
+        if len(kernels) < len(cells):
             return np.ones(len(epsilons))
-        kernels = [kernel for kernel in (self.kernels[cell] for cell in cells.tolist()) if kernel is not None]
         left = np.array([score.alone_of(kernels, moves, epsilon) for epsilon in epsilons.tolist()])
         if np.all(left <= enough):
             return left
@@ -526,12 +516,17 @@ class TableCover:
         if len(cells) == 1:
             kernel = self._kernel(int(cells[0]))
             return estimate_of_move(self._law_of(int(cells[0])), float(moves[0]), epsilon, kernel, self.draws)
-        if self.kernels is not None and any(self.kernels[cell] is None for cell in cells.tolist()):
+        if self.kernels is not None and len(self._kernels_of(cells)) < len(cells):
             return 1.0
         return score.estimate(self.innovations_of(cells, moves), epsilon)
 
     def _kernel(self, cell: int) -> NoiseKernel | None:
         return None if self.kernels is None else self.kernels[cell]
+
+    def _kernels_of(self, cells: IntArray) -> tuple[NoiseKernel, ...]:
+        """The noise of those of these cells that have some."""
+        kernels = (self._kernel(cell) for cell in cells.tolist())
+        return tuple(kernel for kernel in kernels if kernel is not None)
 
     def _law_of(self, cell: int) -> FloatArray:
         """(N,) the residuals of a cell given all others, each database freed by a regression on the others."""
@@ -539,7 +534,7 @@ class TableCover:
         if place < 0 or self.risk.fit.ridge:
             return np.zeros(len(self.risk.fit.residuals))
         given = self.risk.fit.given_rest[:, place]
-        leverage = np.clip(self._leverage - given**2 / max(float(given @ given), 1e-300), 0.0, 0.9)
+        leverage = np.clip(self.risk.fit.leverage - given**2 / max(float(given @ given), 1e-300), 0.0, 0.9)
         return np.asarray(given / (1.0 - leverage))
 
 

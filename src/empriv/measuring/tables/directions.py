@@ -1,9 +1,9 @@
 """People's residuals in the direction in which they move a table: pairs of one number each.
 
-What people do not touch is known. Whoever always changes the same cells in the same proportion is on a `Line`: the
-residual along it, given all that they do not touch, is one number that all people of the line share. For the others
-(`MultiCellPeople`) the direction that shows a person best depends on them, so that everyone has points of their own,
-with a bandwidth that directions share in units of their spread.
+What people do not touch is known. Whoever always changes the same cells in the same proportion is in a
+`DirectionGroup`: the residual in its direction, given all that they do not touch, is one number that they share. For
+the others (`MultiCellPeople`) the direction that shows a person best depends on them, so that everyone has points of
+their own, with a bandwidth that directions share in units of their spread.
 
 Cells alone (`EachCell`) have entries only of people who touch them, and only where they do, so that a hundred cells of
 ten thousand people are small.
@@ -32,7 +32,7 @@ from empriv.measuring.tables.influences import Influences
 from empriv.results import FloatArray, IntArray, Results
 
 MOST_EXPOSED = 200
-_SHARED = 3  # people who must share a line of several cells
+_SHARED = 3  # people who must share a direction of several cells
 _PROPORTIONAL = 1e-9  # of the largest influence
 _HALVINGS = 30
 _BY_RATIO = 100  # people who are also measured by a likelihood ratio
@@ -95,11 +95,11 @@ def cell_results(influences: Influences, cell: int) -> Results:
     )
 
 
-# Lines
+# People who share a direction
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Line:
+class DirectionGroup:
     """People who always change the same kept cells in the same proportion: one number shows all that they do.
 
     Attributes
@@ -114,16 +114,16 @@ class Line:
     rows: IntArray
 
 
-def lines_of(influences: Influences, fit: TableFit, exposed: IntArray) -> tuple[list[Line], IntArray]:
-    """Lines, and the people who are on none.
+def groups_of(influences: Influences, fit: TableFit, exposed: IntArray) -> tuple[list[DirectionGroup], IntArray]:
+    """Groups, and the people who are in none.
 
-    A line of several cells must be shared, or that of one of ``exposed``: every line costs a density.
+    A direction of several cells must be shared, or that of one of ``exposed``: every group costs a density.
     """
     places, begins = influences.kept_touched
     count = np.diff(begins)
     single = np.flatnonzero(count == 1)
     own = places[begins[:-1][single]]
-    lines = [Line(np.array([p]), np.ones(1), single[own == p]) for p in np.unique(own)]
+    groups = [DirectionGroup(np.array([p]), np.ones(1), single[own == p]) for p in np.unique(own)]
     shared: dict[bytes, tuple[IntArray, FloatArray, list[int]]] = {}
     apart: list[int] = []
     for row in np.flatnonzero(count > 1).tolist():
@@ -137,10 +137,10 @@ def lines_of(influences: Influences, fit: TableFit, exposed: IntArray) -> tuple[
     kept = set(exposed.tolist())
     for touched, proportion, rows in shared.values():
         if len(rows) >= _SHARED or kept.intersection(rows):
-            lines.append(Line(touched, proportion, np.array(rows)))
+            groups.append(DirectionGroup(touched, proportion, np.array(rows)))
         else:
             apart += rows
-    return lines, np.array(sorted(apart), np.int64)
+    return groups, np.array(sorted(apart), np.int64)
 
 
 def _proportion(changes: FloatArray, spreads: FloatArray) -> FloatArray | None:
@@ -157,16 +157,16 @@ def _proportion(changes: FloatArray, spreads: FloatArray) -> FloatArray | None:
     return np.asarray(proportion / proportion[0])
 
 
-def risk_along(line: Line, influences: Influences, fit: TableFit, density: Density) -> Risk:
-    """The risk of the people of a line, given all that they do not touch."""
-    along = residuals_along if len(line.places) > 1 else residuals_of_cell
-    return measure_line(along(line, influences, fit), density, digits=False)
+def risk_of_group(group: DirectionGroup, influences: Influences, fit: TableFit, density: Density) -> Risk:
+    """The risk of these people, given all that they do not touch."""
+    residuals = residuals_along if len(group.places) > 1 else residuals_of_cell
+    return measure_line(residuals(group, influences, fit), density, digits=False)
 
 
-def residuals_of_cell(line: Line, influences: Influences, fit: TableFit) -> Results:
+def residuals_of_cell(group: DirectionGroup, influences: Influences, fit: TableFit) -> Results:
     """The residuals of one cell, with everyone and without each of these people."""
-    place = int(line.places[0])
-    alone = cell_results(influences, int(fit.kept[place])).of_individuals(line.rows)
+    place = int(group.places[0])
+    alone = cell_results(influences, int(fit.kept[place])).of_individuals(group.rows)
     n, at = alone.n_databases, alone.entry_database
     t = fit.given_rest[:, place].reshape(n, -1)
     q, entries = alone.q.reshape(n, -1), alone.entry_q.reshape(len(at), t.shape[1])
@@ -180,15 +180,15 @@ def residuals_of_cell(line: Line, influences: Influences, fit: TableFit) -> Resu
     )
 
 
-def residuals_along(line: Line, influences: Influences, fit: TableFit) -> Results:
+def residuals_along(group: DirectionGroup, influences: Influences, fit: TableFit) -> Results:
     """The residuals along several cells, in units of the first: ``Y K a / (a'K a)``, moved by the amount."""
-    results, places = influences.results, line.places
-    loaded = fit.precision[:, places] @ line.proportion
-    t = fit.residuals @ loaded / (line.proportion @ loaded[places])
+    results, places = influences.results, group.places
+    loaded = fit.precision[:, places] @ group.proportion
+    t = fit.residuals @ loaded / (group.proportion @ loaded[places])
     t = t.reshape(results.n_databases, -1)
-    some = results.of_individuals(line.rows)
-    parts = [influences.of(row) for row in line.rows.tolist()]
-    amounts = [_amounts(changes, line.proportion) for _, _, changes in parts]
+    some = results.of_individuals(group.rows)
+    parts = [influences.of(row) for row in group.rows.tolist()]
+    amounts = [_amounts(changes, group.proportion) for _, _, changes in parts]
     databases = np.concatenate([own for own, _, _ in parts])
     without = t[databases] - np.concatenate(amounts)
     counts = [len(own) for own, _, _ in parts]

@@ -2,8 +2,9 @@
 
 People touch few cells; what they do not touch is the same with and without them, and so is known. The residual of the
 cells that they do touch is one number in their direction (`fit`), and is measured as one number is: people of one cell
-or one direction as a `Line`, the others as `MultiCellPeople` (`directions`). Forgetting cells is post-processing, so
-nobody's delta_i is below that of a cell alone. Exact leaks (`leaks`) are found for any number of cells.
+or one direction as a `DirectionGroup`, the others as `MultiCellPeople` (`directions`). Forgetting cells is
+post-processing, so nobody's delta_i is below that of a cell alone. Exact leaks (`leaks`) are found for any number of
+cells.
 
 A reader may know the calendar, the previous table or other quantities as well: these are further regressors of every
 cell. Of the previous table its main axes are known: as many regressors as cells would leave nothing over.
@@ -15,7 +16,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
@@ -34,13 +34,13 @@ from empriv.measuring.given.regression import LEAST_RESIDUALS, Term, check_enoug
 from empriv.measuring.line.risk import Risk
 from empriv.measuring.tables.directions import (
     MOST_EXPOSED,
+    DirectionGroup,
     Directions,
     EachCell,
-    Line,
     MultiCellPeople,
+    groups_of,
     hockey_sticks,
-    lines_of,
-    risk_along,
+    risk_of_group,
 )
 from empriv.measuring.tables.fit import BoolArray, TableFit, filled, fit_table
 from empriv.measuring.tables.influences import Influences, influences_on
@@ -116,25 +116,23 @@ class TableRisk(AnyRisk):
     postprocessed_from: AnyRisk | None = field(default=None, repr=False, kw_only=True)
 
     def curves(self, epsilons: FloatArray) -> FloatArray:
-        out = self.alone_curves(epsilons)
-        with progress(len(self.lines) + 1, "Measuring cells") as advance:
-            for line, risk in self.along_lines():
-                out[line.rows] = np.maximum(out[line.rows], risk.delta_i(epsilons))
+        out = np.repeat(self.leaked()[:, None], len(epsilons), axis=1)
+        with progress(len(self.touching) + len(self.groups) + 1, "Measuring cells") as advance:
+            for rows, risk, own in self._parts():
+                out[rows] = np.maximum(out[rows], risk.delta_i(epsilons)[own])
                 advance(1)
             several = self.several.rows
             if len(several):
                 out[several] = np.maximum(out[several], self.several.curves(epsilons))
             advance(1)
-        return np.maximum(out, self.leaked()[:, None])
+        return out
 
     def own_epsilon_i(self, delta: float) -> FloatArray:
         """The largest of the parts that `curves` is the largest of; inf where an exact leak alone is more."""
         probability("delta", delta)
         out = np.where(self.leaked() > delta, np.inf, 0.0)
-        for name, rows in self.touching.items():
-            out[rows] = np.maximum(out[rows], self.each_number[name].epsilon_i(delta)[rows])
-        for line, risk in self.along_lines():
-            out[line.rows] = np.maximum(out[line.rows], risk.epsilon_i(delta))
+        for rows, risk, own in self._parts():
+            out[rows] = np.maximum(out[rows], risk.epsilon_i(delta)[own])
         several = self.several.rows
         if len(several):
 
@@ -150,27 +148,26 @@ class TableRisk(AnyRisk):
         probability("delta", delta)
         if (self.leaked() > delta).any():
             return math.inf
-        alone = (self.each_number[name].epsilon(delta) for name in self.touching)
-        lines = (risk.epsilon(delta) for _, risk in self.along_lines())
         largest = 0.0
-        for own in chain(alone, lines):
-            largest = max(largest, own)
+        for _, risk, _ in self._parts():
+            largest = max(largest, risk.epsilon(delta))
             if largest == math.inf:  # nobody can need more
                 return largest
         return max(largest, self.several.epsilon(delta))
+
+    def _parts(self) -> Iterator[tuple[IntArray, Risk, Any]]:
+        """People, a risk of one number that holds them, and their positions in it: each cell alone, then groups of one
+        direction given all that they do not touch."""
+        for name, rows in self.touching.items():
+            yield rows, self.each_number[name], rows
+        for group, risk in self.group_risks():
+            yield group.rows, risk, slice(None)
 
     @property
     def each_number(self) -> Mapping[str, Risk]:
         """The `Risk` of each cell alone, by name; measured when first asked for."""
         before = None if self.postprocessed_from is None else self.postprocessed_from.each_number
         return self.remembered("cells", lambda: EachCell(self.influences, self.recipe, before or None))
-
-    def alone_curves(self, epsilons: FloatArray) -> FloatArray:
-        """(individuals, epsilons) the most that a cell alone tells."""
-        out = np.zeros((self.results.n_individuals, len(epsilons)))
-        for name, rows in self.touching.items():
-            out[rows] = np.maximum(out[rows], self.each_number[name].delta_i(epsilons)[rows])
-        return out
 
     def leaked(self) -> FloatArray:
         """Share of the databases in which each individual is given away for certain."""
@@ -187,10 +184,10 @@ class TableRisk(AnyRisk):
         """
         grid = np.array([float(epsilon)])
         owners, cells, deltas = [], [], []
-        for line, risk in self.along_lines():
-            if len(line.places) == 1:
-                owners.append(line.rows)
-                cells.append(np.full(len(line.rows), line.places[0]))
+        for group, risk in self.group_risks():
+            if len(group.places) == 1:
+                owners.append(group.rows)
+                cells.append(np.full(len(group.rows), group.places[0]))
                 deltas.append(risk.delta_i(grid)[:, 0])
         for rows, places, directions in self._each_cell_of_several():
             owners.append(rows)
@@ -238,7 +235,7 @@ class TableRisk(AnyRisk):
         return {}
 
     @property
-    def lines(self) -> list[Line]:
+    def groups(self) -> list[DirectionGroup]:
         """People who always change the same cells in the same proportion, together with those who do as they do."""
         return self._grouped[0]
 
@@ -250,9 +247,9 @@ class TableRisk(AnyRisk):
         return MultiCellPeople(self.fit, self.influences, rows[np.argsort(-largest[rows], kind="stable")])
 
     @cached_property
-    def _grouped(self) -> tuple[list[Line], IntArray]:
+    def _grouped(self) -> tuple[list[DirectionGroup], IntArray]:
         exposed = np.argsort(-self._largest_sizes, kind="stable")[:MOST_EXPOSED]
-        return lines_of(self.influences, self.fit, exposed)
+        return groups_of(self.influences, self.fit, exposed)
 
     @cached_property
     def _largest_sizes(self) -> FloatArray:
@@ -270,18 +267,18 @@ class TableRisk(AnyRisk):
         groups = (people[order[ends[cell] : ends[cell + 1]]] for cell in range(len(self.fit.cells)))
         return {name: np.sort(group) for name, group in zip(self.fit.cells, groups, strict=True) if len(group)}
 
-    def along_lines(self) -> Iterator[tuple[Line, Risk]]:
-        """Each line with the risk of its people given all that they do not touch."""
-        for number, line in enumerate(self.lines):
-            risk = partial(risk_along, line, self.influences, self.fit, self.recipe)
-            yield line, self.remembered(("line", number), risk)
+    def group_risks(self) -> Iterator[tuple[DirectionGroup, Risk]]:
+        """Each group with the risk of its people given all that they do not touch."""
+        for number, group in enumerate(self.groups):
+            risk = partial(risk_of_group, group, self.influences, self.fit, self.recipe)
+            yield group, self.remembered(("group", number), risk)
 
     def _each_cell_of_several(self) -> list[tuple[IntArray, IntArray, Directions]]:
         """Each cell of people who touch several, given the cells that they do not touch: its residuals, at
         variance 1, with everyone and without them."""
         out = []
-        on_lines = [line.rows for line in self.lines if len(line.places) > 1]
-        rows = np.concatenate((*on_lines, self.several.rows))
+        grouped = [group.rows for group in self.groups if len(group.places) > 1]
+        rows = np.concatenate((*grouped, self.several.rows))
         for start in range(0, len(rows), 32):
             owners, places, before, after = [], [], [], []
             for row in rows[start : start + 32].tolist():
