@@ -19,9 +19,8 @@ from empriv.app.table import reach_of_audit
 from empriv.base.targets import goal_of
 from empriv.cli.config import NOTHING, Settings
 from empriv.errors import EmprivError, InputError
-from empriv.words.decision import guess
-from empriv.words.nouns import Nouns, individual_noun
-from empriv.words.planning import PRESETS, beyond_reach, promised
+from empriv.words.decision import PRESETS, beyond_reach, guess, promised
+from empriv.words.sentences import Nouns, individual_noun
 
 OWN, KEPT = "own", "kept"
 AUTO, SOME = "auto", "some"

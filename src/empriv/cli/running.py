@@ -171,7 +171,7 @@ def judged(
     decision = audit.decision(given)
     advice, instead, best = None, "", None
     if settings.report is not None:
-        from empriv.report.page.actions import instead_of, quick_advice, worst_first
+        from empriv.report.actions import instead_of, quick_advice, worst_first
 
         bar.begin(_WAYS)
         worst, data = [verdict for _, verdict in worst_first(verdicts)], None if rows is None else rows()

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from empriv.auditing.knowledge import known_to_readers
 from empriv.base.text import visible
 from empriv.errors import InputError
-from empriv.report.page.audit_page import unchecked
+from empriv.report.audit_page import unchecked
 from empriv.validate.verdict import FAIL, PASS, UNRESOLVED
 from empriv.words.decision import DAY, NOT, PUBLISH, WITH_NOISE, Decision, JudgedTarget, rows_of_one
 from empriv.words.sentences import listed, number, percent

@@ -25,7 +25,7 @@ from empriv.validate.bounds.line_bounds import floor, lower_of_people, no_upper_
 from empriv.validate.checks.check import checks_of, leak_check
 from empriv.validate.covering import Hiding, hiding_of
 from empriv.words.message import Message
-from empriv.words.outcomes import outcome_name
+from empriv.words.sentences import outcome_name
 
 LEVEL = 0.95
 """Confidence of the bounds, which are totalled when people are measured."""

@@ -18,7 +18,7 @@ from empriv.base.storage import WRONG_FACTS, arrays_from_bytes, arrays_to_bytes
 from empriv.errors import FileFormatError
 from empriv.measuring.line.moves import COUNTED, HEAVIEST, CountedMoves, MoveTotals
 from empriv.results import FloatArray, IntArray, Outcome, Results
-from empriv.words.outcomes import outcome_code, outcome_name
+from empriv.words.sentences import outcome_code, outcome_name
 
 # Upper edges of the histogram of delta_i: the first counts those that are 0, the others rise by half a decade.
 EDGES = np.concatenate(([0.0], 10.0 ** np.arange(-8.0, 0.25, 0.5)))

@@ -23,8 +23,7 @@ from empriv.measuring.given.regression import LEAST_LEFT, Term, check_enough, ex
 from empriv.measuring.tables.fit import TableFit, fit_table
 from empriv.measuring.tables.table_risk import TableRisk, measure_table
 from empriv.results import FloatArray, IntArray, Results
-from empriv.words import what_is_known
-from empriv.words.message import Message
+from empriv.words.message import Message, counted_as_known
 
 _AXES = 5  # of the previous table that are known, at most
 _EACH_AXIS = 20  # databases for each of them
@@ -63,7 +62,7 @@ class GivenTableRisk(TableRisk):
     def messages(self) -> tuple[Message, ...]:
         """What was counted as known, in words."""
         last = self.steps[-1] if self.steps else None
-        return what_is_known.given(
+        return counted_as_known(
             [term.name for term in self.known], 1 + sum(term.size for term in self.known), self.results.n_databases,
             chosen=None if last is None else (last.name, last.p), dropped=self.dropped,
         )  # fmt: skip

@@ -34,8 +34,7 @@ from empriv.report.charts.chart import (
 from empriv.report.gather import Material
 from empriv.results import FloatArray, Outcome, Results
 from empriv.scale.totalled_risk import TotalledRisk
-from empriv.words.nouns import days_of
-from empriv.words.sentences import amount
+from empriv.words.sentences import amount, days_of
 
 LEVEL = 0.95  # of the answers lie in the band
 _MOST_DRAWN = 400  # databases, evenly; the table has more

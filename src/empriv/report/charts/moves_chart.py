@@ -19,8 +19,7 @@ from empriv.report.charts.chart import BLUE, INK, VERMILION, Chart, Scale, layer
 from empriv.report.gather import Material
 from empriv.results import FloatArray
 from empriv.validate.covering import has_moves, hiding_of
-from empriv.words.nouns import Nouns
-from empriv.words.sentences import amount, percent
+from empriv.words.sentences import Nouns, amount, percent
 
 if TYPE_CHECKING:
     from empriv.judge.noise_kernels import NoiseKernel

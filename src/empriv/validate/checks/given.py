@@ -14,7 +14,7 @@ from empriv.validate.bounds.line_bounds import bound_inputs
 from empriv.validate.checks.check import checks_of, iid_check, leak_check
 from empriv.validate.checks.one_number import CERTAIN, RISKIEST, SUSPICIOUS, checks_without_order, leaks, riskiest
 from empriv.words.message import Message
-from empriv.words.outcomes import outcome_name
+from empriv.words.sentences import outcome_name
 
 
 @checks_of.register(GivenRisk)

@@ -26,8 +26,7 @@ from empriv.validate.checks.check import (
     ties_check,
 )
 from empriv.words.message import Message, gravest_first
-from empriv.words.outcomes import outcome_name
-from empriv.words.sentences import databases, number, people
+from empriv.words.sentences import databases, number, outcome_name, people
 
 _APART = 3.0  # times, between groups of influences
 _MOST = 20  # riskiest individuals measured again

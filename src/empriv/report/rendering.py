@@ -63,11 +63,6 @@ def render_part(template: str, **content: Any) -> str:
     return _environment().get_template(template).render(**content)
 
 
-def chart_page(chart: Chart) -> str:
-    """One chart with its caption, without script."""
-    return render_part("chart.html", chart=picture_of(chart), style=_safe(_asset("style.css")), csp=policy(None))
-
-
 def payload_of(charts: Sequence[Chart]) -> dict[str, Any]:
     """What the script needs of charts: what each says where the pointer is."""
     return {
@@ -114,13 +109,6 @@ def page_path(path: Any) -> Path:
 def label(epsilon: float) -> str:
     """An epsilon as a page shows it."""
     return "∞" if math.isinf(epsilon) else f"{epsilon:.4g}"
-
-
-def times(epsilon: float) -> str:
-    """e^epsilon as a factor, in words."""
-    if epsilon > 20:
-        return "any number of times"
-    return f"{math.exp(epsilon):.3g} times"
 
 
 def _digest(text: str) -> str:

@@ -38,14 +38,6 @@ class ActionRow:
     best: bool = False
 
 
-@dataclass(frozen=True)
-class Actions:
-    """Rows, best first, and what is said below them."""
-
-    rows: tuple[ActionRow, ...]
-    heads: tuple[str, ...] = ("Action", "Hides up to", "Average error, cap and noise", "Verdict")
-
-
 def worst_first(verdicts: Sequence[tuple[str, Verdict]]) -> list[tuple[str, Verdict]]:
     """The verdicts with those that decide first."""
     return sorted(verdicts, key=lambda judged: (FAIL, UNRESOLVED, PASS).index(judged[1]))
@@ -105,11 +97,11 @@ def instead_of(decision: Decision, advice: Advice | None, audit: Audit) -> tuple
     return visible(said), True
 
 
-def actions_of(advice: Advice, unit: str) -> Actions:
+def actions_of(advice: Advice, unit: str) -> list[ActionRow]:
     """What each kind of action gives and costs, classical noise last; what hides less than the best and errs more is
     left out."""
     best = advice.best
-    rows = tuple(
+    return [
         ActionRow(
             visible(action.title), _hides(action, unit), _error(action, unit), outcome(action.verdict, action.share),
             "" if action.toml else visible(action.command),
@@ -117,8 +109,7 @@ def actions_of(advice: Advice, unit: str) -> Actions:
         )
         for action in (*advice.of_each_kind()[: _MOST_ROWS - 1], *filter(None, [advice.classical]))
         if action is best or not _beaten(action, best)
-    )  # fmt: skip
-    return Actions(rows)
+    ]  # fmt: skip
 
 
 def _beaten(action: Action, best: Action | None) -> bool:
