@@ -84,7 +84,7 @@ def check(path: str, dry_run: bool, markdown: str | None, trust_config: bool, qu
                 echo(f"{name} is valid: its files, columns, queries and promises.")
             return
         text = None if markdown is None else (markdown, lambda finished: as_markdown(finished.figures or {}))
-        finish(lambda engine: audit_of(settings, engine), settings, save=settings.save, text=text, short=True)
+        finish(lambda engine: audit_of(settings, engine), settings, text=text, short=True)
 
 
 @contextmanager
