@@ -124,17 +124,17 @@ def test_extreme_doubles_are_exact(values: list[float]) -> None:
 
 
 def test_cost_of_single_runs_is_said_before_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    from empriv.collecting.sql import reruns
+    from empriv.collecting.sql import rerun
 
     rows = pd.DataFrame({"day": 1, "who": range(50), "x": 1.0})
     events: list[str] = []
-    read = reruns._read
+    read = rerun._read
 
     def counted(*arguments: object) -> object:
         events.append("run")
         return read(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(reruns, "_read", counted)
+    monkeypatch.setattr(rerun, "_read", counted)
     data = databases(rows, database="day", individual="who")
     collect(data, "SELECT sum(x) FROM (SELECT * FROM data LIMIT 99)", notice=events.append, progress=False)
     assert "51 runs." in events[0]
@@ -144,13 +144,13 @@ def test_cost_of_single_runs_is_said_before_them(monkeypatch: pytest.MonkeyPatch
 def test_many_runs_are_said_even_without_progress(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from empriv.collecting.sql import reruns
+    from empriv.collecting.sql import rerun
 
     data = databases(pd.DataFrame({"day": 1, "who": range(5), "x": 1.0}), database="day", individual="who")
     query = "SELECT sum(x) FROM (SELECT * FROM data LIMIT 99)"
     collect(data, query, progress=False)
     assert capsys.readouterr().err == ""
-    monkeypatch.setattr(reruns, "MANY_RUNS", 5)
+    monkeypatch.setattr(rerun, "MANY_RUNS", 5)
     collect(data, query, progress=False)
     assert "6 runs." in capsys.readouterr().err
 
@@ -207,7 +207,7 @@ def test_ctrl_c_stops_a_statement_and_leaves_no_file(table: str, tmp_path: Path)
 
 def test_workers_load_neither_engine_nor_parser() -> None:
     code = (
-        "import sys, empriv.collecting.functions.chunks; "
+        "import sys, empriv.collecting.function_calls; "
         "print([name for name in ('duckdb', 'sqlglot', 'pandas', 'scipy') if name in sys.modules])"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from empriv.collecting import Engine, collect, databases, explain, subsamples
-from empriv.collecting.sql import execute
-from empriv.collecting.sql.aggregates import NotDecomposable
+from empriv.collecting import Databases, DuckDBEngine, collect, databases, explain, subsamples
+from empriv.collecting.engines.engine import Session
+from empriv.collecting.queries import query_of
+from empriv.collecting.sql.execute import answered
+from empriv.collecting.sql.rerun import rerun
 from empriv.errors import QueryError
 
-pytestmark = pytest.mark.slow
 RNG = np.random.default_rng(8)
 ROWS = pd.DataFrame(
     {
@@ -44,6 +46,7 @@ QUERIES = [
     "SELECT house, avg(s) FROM (SELECT who, house, sum(x) AS s FROM data GROUP BY who, house) AS p GROUP BY house",
     "SELECT sum(x) FROM (SELECT DISTINCT ON (who) who, x FROM data ORDER BY who, t) AS p",
     "SELECT sum(y) FROM (SELECT x * 2 AS y FROM data WHERE house = 1) AS p",
+    "SELECT avg(s) FROM (SELECT p.who, sum(p.x) AS s FROM data AS p, (SELECT 1 AS who) AS q GROUP BY p.who) AS p",
     "SELECT stddev(s) FROM (SELECT who, sum(x) AS s FROM data GROUP BY who) AS p",
     # The same kinds of tables, as people write them: without names, by WITH, nested, with columns named elsewhere.
     "SELECT avg(s) FROM (SELECT who, sum(x) AS s FROM data GROUP BY who)",
@@ -175,34 +178,48 @@ def same(a: Any, b: Any) -> None:
         np.testing.assert_allclose(a.without(who), b.without(who), rtol=1e-9, err_msg=who)
 
 
-def one_by_one(monkeypatch: pytest.MonkeyPatch, data: Any, query: str) -> Any:
-    def refuse(*_: Any) -> None:
-        raise NotDecomposable("the test wants it so")
+def check(session: Session, query: str, *, rewritten: bool = True) -> None:
+    """Whether a query is rewritten, and gives what running it once for each person gives."""
+    asked = query_of(query)
+    found, was = answered(session, asked, show=False, notice=lambda _: None)
+    assert was == rewritten
+    same(found, rerun(session, asked, reason="the test wants it so", show=False))
 
-    with monkeypatch.context() as patched:
-        patched.setattr(execute, "decompose", refuse)
-        return collect(data, query, progress=False)
+
+def session_of(data: Databases) -> Any:
+    return DuckDBEngine(threads=1).session(data)
 
 
-@pytest.mark.parametrize("query", [*QUERIES, *PUT_TOGETHER, *PLAIN])
-def test_one_statement_gives_what_one_by_one_gives(query: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
-    assert "once per individual" not in explain(DATA, query)
-    same(collect(DATA, query, notice=said.append), one_by_one(monkeypatch, DATA, query))
-    assert not said  # it would be said if it ran once per individual after all
+@pytest.fixture(scope="module")
+def session() -> Iterator[Session]:
+    """The rows, opened once: queries are put to it one after the other."""
+    with session_of(DATA) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("query", [*QUERIES, *PLAIN])
+def test_one_statement_gives_what_one_by_one_gives(query: str, session: Session) -> None:
+    check(session, query)
 
 
 @pytest.mark.parametrize("query", MIXED)
-def test_tables_that_mix_people_are_run_one_by_one(query: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "once per individual" in explain(DATA, query)
-    same(collect(DATA, query, progress=False), one_by_one(monkeypatch, DATA, query))
+def test_tables_that_mix_people_are_run_one_by_one(query: str, session: Session) -> None:
+    check(session, query, rewritten=False)
 
 
-def test_rows_of_nobody_stay_whoever_is_on_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_rewritten_is_collected_without_a_word() -> None:
+    said: list[str] = []
+    collect(DATA, QUERIES[0], notice=said.append)
+    assert not said
+    assert "once per individual" not in explain(DATA, QUERIES[0])
+    assert "once per individual" in explain(DATA, MIXED[0])
+
+
+def test_rows_of_nobody_stay_whoever_is_on_the_list() -> None:
     rows = ROWS.assign(who=ROWS.who.where(ROWS.t % 9 != 0, None))
-    data = databases(rows, database="day", individual="who", unidentified="keep")
-    for query in [*QUERIES[-11::3], *PUT_TOGETHER[::3], *PLAIN[::3]]:
-        same(collect(data, query), one_by_one(monkeypatch, data, query))
+    with session_of(databases(rows, database="day", individual="who", unidentified="keep")) as session:
+        for query in [*QUERIES[-11::3], *PLAIN[::3]]:
+            check(session, query)
 
 
 def test_a_group_that_having_never_leaves_is_not_named_and_one_of_a_single_person_is_refused() -> None:
@@ -217,35 +234,16 @@ def test_a_group_that_having_never_leaves_is_not_named_and_one_of_a_single_perso
             collect(data, f"SELECT shop, count(*) FROM data GROUP BY shop HAVING {having}")
 
 
-def test_several_columns_may_say_who_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = databases(ROWS, database="day", individual=["who", "house"])
-    whole = "SELECT avg(s) FROM (SELECT who, house, sum(x) AS s FROM data GROUP BY who, house) AS p"
-    same(collect(data, whole), one_by_one(monkeypatch, data, whole))
-    assert "once per individual" in explain(data, QUERIES[0])
+def test_several_columns_may_say_who_it_is() -> None:
+    with session_of(databases(ROWS, database="day", individual=["who", "house"])) as session:
+        check(session, "SELECT avg(s) FROM (SELECT who, house, sum(x) AS s FROM data GROUP BY who, house) AS p")
+        check(session, QUERIES[0], rewritten=False)
 
 
-@pytest.mark.parametrize(
-    "query", [QUERIES[0], QUERIES[3], QUERIES[6], *QUERIES[-13::3], *PUT_TOGETHER[::3], *PLAIN[::3]]
-)
-def test_in_random_samples_too(query: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = subsamples(ROWS, individual="who", count=6, fraction=0.6)
-    same(collect(data, query), one_by_one(monkeypatch, data, query))
-
-
-def test_an_engine_that_takes_it_only_as_written_runs_it_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = ROWS.assign(empty=None)
-    data = databases(rows, database="day", individual="who", unidentified="keep")
-    query = (
-        "SELECT avg(s) FROM (SELECT p.who, sum(p.x) AS s FROM data AS p, (SELECT 1 AS who) AS q GROUP BY p.who) AS p"
-    )
-    same(collect(data, query, progress=False), one_by_one(monkeypatch, data, query))
-
-
-@pytest.mark.parametrize(
-    "query", [QUERIES[0], QUERIES[1], QUERIES[4], QUERIES[9], *QUERIES[-2:], *PUT_TOGETHER[1:6:2], *PLAIN[::3]]
-)
-def test_alike_on_every_engine(query: str, engine: Engine) -> None:
-    same(collect(DATA, query, engine=engine), collect(DATA, query))
+def test_in_random_samples_too() -> None:
+    with session_of(subsamples(ROWS, individual="who", count=6, fraction=0.6)) as session:
+        for query in [QUERIES[0], QUERIES[3], QUERIES[6], *QUERIES[-13::3], *PLAIN[::3]]:
+            check(session, query)
 
 
 @pytest.mark.parametrize(
@@ -258,8 +256,7 @@ def test_alike_on_every_engine(query: str, engine: Engine) -> None:
         "HAVING count(*) > 2",
     ],
 )
-def test_what_needs_another_look_is_looked_at_again(query: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_needs_another_look_is_looked_at_again(query: str) -> None:
     rows = pd.DataFrame({"day": [0] * 6, "who": list("aabbcc"), "x": [1e12, 1e12, 1.0, 2.0, 3.0, 5.0]})
-    data = databases(rows, database="day", individual="who")
-    assert "once per individual" not in explain(data, query)
-    same(collect(data, query), one_by_one(monkeypatch, data, query))
+    with session_of(databases(rows, database="day", individual="who")) as session:
+        check(session, query)

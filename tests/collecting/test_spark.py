@@ -23,7 +23,7 @@ import pytest
 
 import empriv
 from empriv.collecting import SparkEngine, collect, databases, subsamples
-from empriv.collecting.engines.spark.failures import querying
+from empriv.collecting.engines.spark.tables import querying
 from empriv.errors import InputError, QueryError, SourceError
 from empriv.measuring.line import risk
 from empriv.scale import cluster

@@ -10,7 +10,7 @@ import os
 import re
 import sqlite3
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,9 @@ import pandas as pd
 import pytest
 
 import empriv
+from empriv.collecting.deletion import verify
+from empriv.collecting.queries import query_of
+from empriv.collecting.sql.execute import answered
 from empriv.errors import QueryError
 from postgres_server import NEEDED, Server
 from spark_sessions import JAVA, QUIET
@@ -284,34 +287,40 @@ def tables(pairs: int) -> range:
     return range(-(-int(os.environ.get("EMPRIV_FUZZ", pairs)) // QUERIES_PER_TABLE))
 
 
-def compare(seed: int, source_of: Callable[[duckdb.DuckDBPyConnection], Any], said: str = SAID, **options: Any) -> int:
+def compare(
+    seed: int, source_of: Callable[[duckdb.DuckDBPyConnection], Any], said: str = SAID, engine: Any = None
+) -> int:
     """Ten queries of a random table, and how many of them are answered; an answer that deleting does not give raises.
 
-    ``source_of`` gives the source of the rows that are in the table ``master`` of a connection; ``options`` are those
-    of `collect`. A query may be refused by a sentence in which ``said`` is found.
+    ``source_of`` gives the source of the rows that are in the table ``master`` of a connection. A query may be refused
+    by a sentence in which ``said`` is found. The last query is verified by deletion too, as an audit is.
     """
+    engine = engine or empriv.DuckDBEngine(threads=1)
     rng = np.random.default_rng([20240, seed])
     frame, queries = random_rows(rng), Queries(rng)
     kinds = pd.DataFrame({"kind": ["a", "b"], "size": [1, 2]})
     scale = float(np.nanmax(np.abs(frame.x.replace([np.inf, -np.inf], np.nan)), initial=1.0)) ** 2 * len(frame)
     rows = "SELECT * REPLACE (nullif(x, CAST('NaN' AS DOUBLE)) AS x), CAST(k * 1.25 AS DECIMAL(9, 2)) AS dec FROM frame"
-    answered = 0
-    with duckdb.connect(config={"threads": "1"}) as connection:
+    count = 0
+    with duckdb.connect(config={"threads": "1"}) as connection, ExitStack() as stack:
         connection.register("frame", frame)
         connection.register("kinds", kinds)
         connection.execute(f"CREATE TABLE master AS {rows}")
         source = source_of(connection)
         data = empriv.databases(source, database="day", individual="who", tables={"kinds": kinds})
         delete(connection, range(3), range(6))
-        for _ in range(QUERIES_PER_TABLE):
+        session = stack.enter_context(engine.session(data))
+        for k in range(QUERIES_PER_TABLE):
             query = queries.query()
             try:
-                results = empriv.collect(data, query, progress=False, notice=lambda _: None, **options)
+                results, rewritten = answered(session, query_of(query), show=False, notice=lambda _: None)
+                if k == QUERIES_PER_TABLE - 1:
+                    verify(engine, session, data, query_of(query), results, rewritten=rewritten)
             except QueryError as error:
                 if re.search(said, str(error)):
                     continue
                 raise AssertionError((query, str(error))) from error
-            answered += 1
+            count += 1
             names = results.components or ("",)
             for person in (-1, *results.individuals.tolist()):
                 q = results.q if person < 0 else results.without(person)
@@ -320,7 +329,7 @@ def compare(seed: int, source_of: Callable[[duckdb.DuckDBPyConnection], Any], sa
                     for name, value in zip(names, np.atleast_1d(q[j]), strict=True):
                         wanted = None if expected is None else expected.get(name)
                         assert not differs(float(value), wanted, scale), (query, day, person, name, value, wanted)
-    return answered
+    return count
 
 
 @pytest.mark.slow

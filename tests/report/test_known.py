@@ -34,10 +34,10 @@ def audit() -> empriv.Audit:
 
 def test_level_and_band_are_those_of_the_model(audit: empriv.Audit) -> None:
     answers = chart(audit, "results")
-    left = audit.against.left  # type: ignore[union-attr]
+    residuals = audit.against.residuals  # type: ignore[union-attr]
     assert answers.data["predicted"][0] is None  # the first day has no previous answer
     answer, predicted, low, high = (np.array(answers.data[name][1:]) for name in ("answer", "predicted", "from", "to"))
-    assert predicted == pytest.approx(left.fit.level, rel=1e-5)
+    assert predicted == pytest.approx(residuals.fit.level, rel=1e-5)
     assert np.mean((low <= answer) & (answer <= high)) == pytest.approx(0.95, abs=0.02)
     ElementTree.fromstring(answers.svg)
     assert not any(name in json.dumps(answers.spec) for name in (NASTY[0], "client"))
@@ -64,7 +64,7 @@ def test_logarithms_are_drawn_in_units_of_the_results() -> None:
     q = np.exp(5 + 0.004 * np.arange(200) + rng.normal(0, 0.1, 200))
     own = empriv.Results.from_arrays(q, q[None] - 1.0)
     audit = empriv.audit(own, epsilon=0.1)
-    assert audit.against.left.logarithm
+    assert audit.against.residuals.logarithm
     made = chart(audit, "results")
     assert np.corrcoef(made.data["predicted"], made.data["answer"])[0, 1] > 0.5
     assert min(made.data["from"]) > 50

@@ -112,7 +112,7 @@ def test_what_is_no_number_is_an_outcome() -> None:
 def test_an_executor_loads_neither_an_engine_nor_a_parser() -> None:
     """What it imports is paid for by every executor, whenever it starts."""
     code = (
-        "import sys, empriv.scale.cluster, empriv.collecting.engines.engine, empriv.collecting.engines.spark.calls\n"
+        "import sys, empriv.scale.cluster, empriv.collecting.engines.engine, empriv.collecting.function_calls\n"
         "print([name for name in ('sqlglot', 'duckdb', 'pyspark', 'pandas') if name in sys.modules])"
     )
     said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout

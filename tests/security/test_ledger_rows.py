@@ -16,11 +16,12 @@ import pytest
 from click.testing import CliRunner
 
 import empriv
-from empriv.base.row_sketches import MOST, KeptSketch, RowSketch, shares_rows
+from empriv.base.row_sketches import MOST, RowSketch, shares_rows
 from empriv.cli.main import main
 from empriv.collecting.origins import describe
 from empriv.errors import RefusalError
-from empriv.ledger import Content, Figures, Policy, PricesByName, Release, ReleaseEntry, identity_of
+from empriv.ledger import Content, Figures, Policy, Prices, Release, ReleaseEntry, identity_of
+from empriv.ledger.budget import Plans
 
 DAYS, PEOPLE, DAY = 30, 8, 3
 SUM = "sum(x)"
@@ -240,7 +241,7 @@ TODAY = datetime.now(UTC).date()
 
 
 def priced(day: Any, square: float = SQUARE, query: str = "sum(x)", **more: Any) -> Release:
-    prices = PricesByName(["Ada", "Bob"], np.array([square, square / 2]), np.zeros(2))
+    prices = Prices(["Ada", "Bob"], np.array([square, square / 2]), np.zeros(2))
     facts: dict[str, Any] = {
         "identity": identity_of([day]), "database": day, "query": query, "method": "robust", "law": {"scale": 1.0},
         "asked": Figures(1.0, 0.01), "achieved": Figures(1.0, 0.0), "n_individuals": 2, "prices": prices,
@@ -251,10 +252,9 @@ def priced(day: Any, square: float = SQUARE, query: str = "sum(x)", **more: Any)
 
 def windowed(tmp_path: Path, window: str | int, fits: int) -> Any:
     """A ledger in which so many releases at the full price fit in a window."""
-    from empriv.ledger.budget import Account
-
-    delta = Account(np.array([fits * SQUARE]), np.zeros(1)).delta(1.0) + 1e-12
-    return empriv.Ledger(tmp_path / "w.ledger", policy=Policy(epsilon=1.0, delta=delta, window=window))
+    full = Plans(np.array([[SQUARE]]), np.zeros((1, 1))).figures(np.array([float(fits)]), 1.0)
+    assert full.delta is not None
+    return empriv.Ledger(tmp_path / "w.ledger", policy=Policy(epsilon=1.0, delta=full.delta + 1e-12, window=window))
 
 
 def test_dates_of_ones_own_choice_do_not_leave_the_window(tmp_path: Path) -> None:
@@ -350,7 +350,7 @@ def test_sketches_tell_how_much_is_shared(share: float, same: bool, small: int, 
         one, other = of_rows(ours), of_rows(theirs)
         for left, right in ((one, other), (other, one)):
             shared = len(np.intersect1d(left.digests, right.digests))
-            told = shares_rows(left, KeptSketch(len(right.digests), right.reach), shared)
+            told = shares_rows(left, shared, len(right.digests), right.reach)
             if left.below(right.reach) >= 20 and right.below(left.reach) >= 20:
                 assert told is same
 

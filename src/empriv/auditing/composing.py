@@ -26,14 +26,14 @@ from empriv.ledger import (
     Joint,
     Ledger,
     Policy,
-    PricesByName,
+    Prices,
     Release,
     Released,
     ReleaseEntry,
     Review,
     identity_of,
 )
-from empriv.ledger.budget import Plans, Prices, fits_in_one
+from empriv.ledger.budget import Plans, fits_in_one
 from empriv.ledger.values import label_text
 from empriv.measuring.any_risk import total_risk_of
 from empriv.measuring.densities.density import Density
@@ -295,14 +295,14 @@ def _plan(asked: Audit, law: Mapping[str, Any], policy: Policy) -> str:
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
-def _prices(noise: Noise | TableNoise, policy: Policy) -> PricesByName | None:
+def _prices(noise: Noise | TableNoise, policy: Policy) -> Prices | None:
     """What one release with this noise tells of each person, the upper figure. Several numbers have no such figures:
     None takes everybody for the one who is told most."""
     if not isinstance(noise, Noise) or policy.window is None or policy.epsilon is None:
         return None
     told = noise.publications(policy.epsilon).upper
     names = [str(name) for name in noise.risk.results.individuals.tolist()]
-    return PricesByName(names, told.squares, told.escapes)
+    return Prices(names, told.squares, told.escapes)
 
 
 def releases_fitting(noise: Noise | TableNoise, policy: Policy) -> int | None:
@@ -315,10 +315,9 @@ def releases_fitting(noise: Noise | TableNoise, policy: Policy) -> int | None:
     by_name, alone = _prices(noise, policy), _achieved(noise, policy.epsilon, policy)
     limits = {"delta": policy.delta, "total_risk": policy.total_risk}
     if by_name is None:
-        prices = Prices.for_anybody(alone.delta or 0.0, policy.epsilon)
+        prices = Prices.for_anybody(alone)
     else:
-        people = np.arange(1, len(by_name.people) + 1, dtype=np.uint64)
-        prices = Prices(people, np.asarray(by_name.squares, float), np.asarray(by_name.escapes, float))
+        prices = replace(by_name, people=np.arange(1, len(by_name.people) + 1, dtype=np.uint64))
     # the first is judged by its certificate
     judged = [(getattr(alone, name), limit) for name, limit in limits.items() if limit is not None]
     if not all(figure is not None and figure <= limit for figure, limit in judged):

@@ -22,7 +22,7 @@ from empriv.collecting.run_query import Run
 from empriv.collecting.sources import Databases, Files, Frame, Select, Stored, Table
 from empriv.collecting.sql.aggregates import NotDecomposable
 from empriv.collecting.sql.decomposing import decompose
-from empriv.collecting.sql.reruns import to_stderr
+from empriv.collecting.sql.rerun import to_stderr
 from empriv.collecting.sql.statement import admit, components_of
 from empriv.errors import InputError
 

@@ -130,7 +130,7 @@ def measured_in_chunks(
     from empriv.collecting.run_query import say_of_databases
     from empriv.collecting.sql.aggregates import NotDecomposable
     from empriv.collecting.sql.execute import stream
-    from empriv.collecting.sql.reruns import to_stderr
+    from empriv.collecting.sql.rerun import to_stderr
 
     if run.draws is not None:
         raise InputError("`draws` must be None for an SQL query: it is for Python functions.")

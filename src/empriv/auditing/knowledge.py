@@ -105,7 +105,7 @@ def infer_public_knowledge(
         chosen = measure_given(results, Given(AUTO), density=density, positive=positive)
         if chosen.steps[-1].name != "nothing":
             return chosen, None
-        why, p = ("constant" if chosen.left.fit.determined else "silent"), chosen.steps[-1].p
+        why, p = ("constant" if chosen.residuals.fit.determined else "silent"), chosen.steps[-1].p
     return None, nothing_known(why, n, LEAST_CHOSEN, p)
 
 
@@ -172,9 +172,9 @@ def known_facts(against: object, epsilons: Sequence[float]) -> dict[str, Any] | 
         dropped, terms = against.dropped, against.known
         parameters, own = 1 + sum(term.size for term in terms), {}
     else:
-        fit = against.left.fit
-        dropped, terms, parameters = against.left.dropped, fit.terms, fit.parameters
-        own = {"logarithm": against.left.logarithm, "spread": fit.spread is not None}
+        fit = against.residuals.fit
+        dropped, terms, parameters = against.residuals.dropped, fit.terms, fit.parameters
+        own = {"logarithm": against.residuals.logarithm, "spread": fit.spread is not None}
     return {
         **_facts_of_any(against, dropped, epsilons),
         "terms": [term.name for term in terms],
@@ -218,7 +218,7 @@ def known_to_readers(against: object) -> tuple[str, ...]:
         return tuple(shortened(" ".join(name), 40) for name in words)
     if isinstance(against, GivenTableRisk):
         return _known_terms(against.known)
-    return _known_terms(against.left.fit.terms) if isinstance(against, GivenRisk) else ()
+    return _known_terms(against.residuals.fit.terms) if isinstance(against, GivenRisk) else ()
 
 
 def _known_terms(terms: Sequence[Term]) -> tuple[str, ...]:

@@ -10,7 +10,7 @@
 
 A crash before the commit leaves nothing, and nothing was shown. A crash after it leaves an entry whose answer may not
 have been shown: asking again gives that answer. The work does not grow with the entries: the whole chain is read by
-`verify` alone. The file is `store`'s, the chain `chain`'s, the policy `limits`'.
+`verify` alone. The file is `store`'s, the chain `chain`'s, the policy `budget`'s.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 from empriv.collecting.sql.forms import form_of
 from empriv.errors import InputError, LedgerError, RefusalError
 from empriv.ledger import store
-from empriv.ledger.budget import refusal, spent_words
+from empriv.ledger.budget import Remaining, left_of, refusal, spending_of, spent_words
 from empriv.ledger.chain import (
     START,
     Digests,
@@ -69,7 +69,6 @@ from empriv.ledger.values import (
 
 if TYPE_CHECKING:
     from empriv.base.row_sketches import RowSketches
-    from empriv.ledger.budget import Remaining
     from empriv.results import Results
 
 _TIMEOUT = 30.0
@@ -235,10 +234,8 @@ class Ledger:
                 reason = _reason(connection, policy, release, asked, known, sharing, self.path)
                 spending = None
                 if reason is None and policy.window is not None:
-                    from empriv.ledger.budget import Spending  # arrays, which a ledger without a window does without
-
-                    spending = Spending.of(connection, policy, release, asked, key)
-                    reason = spending.refusal()
+                    spending = spending_of(connection, policy, release, asked.entry, key)
+                    reason = spending.refusal
                 if reason is None:
                     reason = self._scaled(connection, release, known)
                 if reason is not None:
@@ -248,9 +245,12 @@ class Ledger:
                 facts["results"] = None if archive is None else _sha(archive)
                 previous = head.hash
                 if spending is not None:
-                    previous = spending.write_prices(connection, previous)
-                    facts |= spending.facts
-                    asked = replace(asked, entry=spending.entry)
+                    facts |= {"prices": spending.held_by, "day": spending.day}
+                    if spending.written is not None:  # the prices take the number that the release was to have
+                        text, content = spending.written
+                        previous = store.append(connection, text, previous=previous)
+                        store.add_results(connection, spending.held_by, content)
+                        asked = replace(asked, entry=asked.entry + 1)
                 body = body_of(asked.entry, "release", facts)
                 store.add_identity(connection, digests)
                 written = store.append(connection, body, previous=previous)
@@ -283,8 +283,6 @@ class Ledger:
 
     def left(self) -> Remaining:
         """What the latest window of the policy has spent, and how many more releases like the last fit."""
-        from empriv.ledger.budget import left_of
-
         with self._reading() as connection:
             check_recent_entries(connection, self.path)
             return left_of(connection, _policy(connection, self.path))
@@ -366,7 +364,7 @@ def check_recent_entries(connection: sqlite3.Connection, path: Path) -> tuple[by
     """
     if store.version_of(connection)[1]:
         raise _tampered(path, "`verify` found damage, and nothing is released until it finds none.")
-    faults = store.schema_faults(connection)
+    faults, _ = store.schema_faults(connection)
     if faults:
         raise _tampered(path, faults[0])
     key, head, last = store.read_key(connection), store.read_head(connection), store.read_last(connection)
@@ -381,7 +379,7 @@ def check_recent_entries(connection: sqlite3.Connection, path: Path) -> tuple[by
         found = link_faults(rows, start=first, previous=START if first == 1 else None) or text_faults(rows, key)
         if len(rows) != end - first + 1:
             found = found or [f"Entry {first + len(rows)} is missing."]
-        faults += found or index_faults(entries_of(rows), store.read_releases(connection, first, end), key)
+        faults += found or index_faults(entries_of(rows), store.releases(connection, (first, end)), key)
     if not faults and rows[-1].hash != head[1]:
         faults = ["The last entry is not the one that the ledger ended with."]
     if faults:
@@ -407,7 +405,7 @@ def _intact(connection: sqlite3.Connection, number: int, path: Path) -> Entry | 
 
 
 def _one(connection: sqlite3.Connection) -> Callable[[int], Indexed]:
-    return lambda number: store.read_releases(connection, number, number)[number]
+    return lambda number: store.releases(connection, (number, number))[number]
 
 
 def _entry(connection: sqlite3.Connection, row: Indexed, path: Path) -> ReleaseEntry:
@@ -474,8 +472,8 @@ def _whole(connection: sqlite3.Connection, path: Path) -> _Content:
 
 
 def _content(connection: sqlite3.Connection) -> _Content:
-    faults = store.schema_faults(connection)
-    if not store.has_tables(connection):
+    faults, readable = store.schema_faults(connection)
+    if not readable:
         return _Content([], faults=faults)
     rows, key = store.read_rows(connection), store.read_key(connection)
     broken = faults_of(rows, store.read_head(connection), key)
@@ -489,7 +487,7 @@ def _content(connection: sqlite3.Connection) -> _Content:
         for entry in entries
         if isinstance(entry, ReleaseEntry) and (entry.fingerprint in wrong or entry.fingerprint not in identities)
     ]
-    index = store.read_releases(connection)
+    index = store.releases(connection)
     faults += index_faults(entries, index, key)
     if index.keys() - {entry.id for entry in entries}:
         faults.append("More releases are kept than there are entries.")

@@ -42,30 +42,31 @@ class ToldApart:
         if not self.identity.named:
             return False
         if fingerprint not in self._cuts:
-            other = store.read_cut(self.connection, fingerprint)
-            self._cuts[fingerprint] = other == (self.digests.cut, self.digests.sources)
+            other = store.read_identities(self.connection, fingerprint).get(fingerprint)
+            own = self.digests.cut, self.digests.sources
+            self._cuts[fingerprint] = other is not None and (other.cut, other.sources) == own
         return self._cuts[fingerprint]
 
     def sharing_rows(self, sketch: RowSketch | None, key: bytes) -> list[Indexed]:
         """Earlier releases from databases that share rows with this one, or may; all that names do not tell apart, if
         there are rows and nobody made a sketch of them."""
-        if sketch is None:
-            known = self.identity.sources == ("results",)
-            told = () if known else store.releases_with_answers(self.connection)
-            return [row for row in told if not self.by_name(row)]
-        found = []
-        for name, shares in self.shares(sketch, key).items():
+        if sketch is None and self.identity.sources == ("results",):
+            return []
+        wanted: dict[str, str | None] = {} if sketch is None else {"rows": None}
+        unsketched = store.releases(self.connection, None, **wanted).values()
+        found = [row for row in unsketched if row.answer is not None and not self.by_name(row)]
+        for name, shares in ({} if sketch is None else self.shares(sketch, key)).items():
             if shares is not False:
-                releases = store.releases_of_rows(self.connection, name)
+                releases = store.releases(self.connection, rows=name).values()
                 found += [row for row in releases if shares or not self.by_name(row)]
-        return found + [row for row in store.releases_without_rows(self.connection) if not self.by_name(row)]
+        return found
 
     def shares(self, sketch: RowSketch, key: bytes) -> dict[str, bool | None]:
         """Whether earlier sketches share rows with this one, None if nobody can tell; those not named do not."""
         kept = keep_rows(sketch, key)
         beyond = store.sketches_beyond(self.connection, kept, sketch.reach_of(LEAST), LEAST)
         shared = store.shared_rows(self.connection, kept)
-        return dict.fromkeys(beyond) | {name: shares_rows(sketch, other, n) for name, (n, other) in shared.items()}
+        return dict.fromkeys(beyond) | {name: shares_rows(sketch, *found) for name, found in shared.items()}
 
     @cached_property
     def _databases(self) -> frozenset[str]:
@@ -91,7 +92,7 @@ class Known:
                 return row
         if self.asked.people is None:
             return None
-        alike = store.released_alike(self.connection, self.asked.people)
+        alike = store.releases(self.connection, people=self.asked.people).values()
         return next((row for row in alike if not self._told_apart(row) or self._telling(row)), None)
 
     def further(self) -> bool:
@@ -102,7 +103,7 @@ class Known:
             not self._told_apart(row)
             for name in self.sharing
             if not self._same_cut(name)
-            for row in store.released_for(self.connection, self.asked.question, name)
+            for row in store.releases(self.connection, question=self.asked.question, fingerprint=name).values()
         )
 
     def scaled(self) -> list[Indexed]:
@@ -113,15 +114,18 @@ class Known:
     @cached_property
     def same_rows(self) -> tuple[Indexed, ...]:
         """Releases that are of the same rows, or may be, and of a database of the same label; in their order."""
-        found = store.releases_from(self.connection, self.asked.database)
+        found = store.releases(self.connection, database=self.asked.database)
         content = self.release.content
         if content is not None and content.people is not None:
-            found += self._apart.sharing_rows(content.rows, self.key)
-        return tuple(sorted({row.entry: row for row in found}.values(), key=lambda row: row.entry))
+            found |= {row.entry: row for row in self._apart.sharing_rows(content.rows, self.key)}
+        return tuple(found[entry] for entry in sorted(found))
 
     @cached_property
     def _same_label(self) -> list[Indexed]:
-        return store.released_from(self.connection, self.asked.question, self.asked.database)
+        """Releases of this question from a database of this label; the latest first."""
+        asked = self.asked
+        found = store.releases(self.connection, question=asked.question, database=asked.database)
+        return list(found.values())[::-1]
 
     @cached_property
     def _apart(self) -> ToldApart:

@@ -1,6 +1,6 @@
 """What a ledger is told, and what it remembers: small values, checked when they are made.
 
-No file and no engine here: the file is `store`'s, the chain `chain`'s, what a policy allows is `limits`' to say.
+No file and no engine here: the file is `store`'s, the chain `chain`'s, what a policy allows is `budget`'s to say.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import math
 import re
 import sys
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -21,7 +21,8 @@ from empriv.errors import InputError
 if TYPE_CHECKING:
     from empriv.base.row_sketches import RowSketch
     from empriv.collecting.origins import Origin
-    from empriv.results import FloatArray, Results
+    from empriv.ledger.budget import Prices
+    from empriv.results import Results
 
 
 _WINDOW = re.compile(r"([1-9]\d{0,5})( ?d| ?days?)?", re.IGNORECASE | re.ASCII)
@@ -260,15 +261,6 @@ class Policy:
         return to_json(self)
 
 
-@dataclass(frozen=True, eq=False)
-class PricesByName:
-    """What one release tells of each person: see `empriv.ledger.values.Prices`, with names instead of digests."""
-
-    people: Sequence[str] = field(repr=False)
-    squares: FloatArray = field(repr=False)
-    escapes: FloatArray = field(repr=False)
-
-
 @dataclass(frozen=True)
 class Review:
     """What a checker said of a release before it was made: "approved" or "refused", who, in which role, why and when.
@@ -338,7 +330,7 @@ class Release:
     results: Results | None = field(default=None, repr=False)
     content: Content | None = field(default=None, repr=False)
     plan: str | None = field(default=None, repr=False)
-    prices: PricesByName | None = field(default=None, repr=False)
+    prices: Prices | None = field(default=None, repr=False)
     dated: bool = True
     verified: str | None = None
     review: Review | None = None

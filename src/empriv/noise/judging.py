@@ -15,10 +15,11 @@ larger bound counts.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +37,7 @@ from empriv.results import FloatArray, IntArray
 from empriv.validate.bounds import bounds
 from empriv.validate.covering import hiding_of
 
-PRESENCES = ("both", "random")
+Values = TypeVar("Values", FloatArray, IntArray)
 LEVEL = 0.95
 _MOVERS = 6  # people who move the answer most, whose absence makes a law of its own
 _SEVERAL = 256  # people: so many are judged in threads
@@ -63,13 +64,17 @@ class JudgedAnswer:
     beside: Risk | None = field(default=None, repr=False)
 
     @staticmethod
-    def of(risk: Any, presence: str, reach: float | None = None) -> JudgedAnswer:
+    def of(subject: NoiseSubject, presence: str, reach: float | None = None) -> JudgedAnswer:
         """The answer of whatever noise may be designed for."""
-        return JudgedAnswer(one_number(risk), presence, reach, subject_of(risk).beside)
+        return JudgedAnswer(one_number(subject), presence, reach, subject.beside)
 
     @cached_property
     def _beside(self) -> JudgedAnswer | None:
         return None if self.beside is None else JudgedAnswer(self.beside, self.presence, self.reach)
+
+    def _larger(self, own: Values, beside: Callable[[JudgedAnswer], Values]) -> Values:
+        """The larger figure of both, where two are judged."""
+        return own if self._beside is None else np.maximum(own, beside(self._beside))
 
     @cached_property
     def pairs(self) -> Pairs:
@@ -79,19 +84,22 @@ class JudgedAnswer:
     @cached_property
     def moved(self) -> FloatArray:
         """(people,) the most that each moved the answer."""
-        own = moves(self.pairs)[0]
-        return own if self._beside is None else np.maximum(own, self._beside.moved)
+        return self._larger(moves(self.pairs)[0], lambda beside: beside.moved)
 
     @cached_property
     def changed(self) -> IntArray:
         """(people,) in how many databases each decided whether there is an answer at all."""
-        own = moves(self.pairs)[1]
-        return own if self._beside is None else np.maximum(own, self._beside.changed)
+        return self._larger(moves(self.pairs)[1], lambda beside: beside.changed)
 
     @property
     def largest(self) -> float:
         """The most that anybody moved the answer."""
         return float(self.moved.max(initial=0.0))
+
+    @property
+    def hidden(self) -> float:
+        """The most that classical noise hides: what was declared, or the largest move."""
+        return self.largest if self.reach is None else self.reach
 
     @cached_property
     def days(self) -> tuple[FloatArray, FloatArray]:
@@ -114,7 +122,7 @@ class JudgedAnswer:
         def bound(some: IntArray) -> FloatArray:
             pairs = of_some(self.pairs, some)
             own = of_people(pairs, epsilon, kernel, reach=self.reach, level=level).values[:, 0]
-            return own if self._beside is None else np.maximum(own, self._beside.of_rows(kernel, epsilon, some, level))
+            return self._larger(own, lambda beside: beside.of_rows(kernel, epsilon, some, level))
 
         parts = np.array_split(rows, workers() if len(rows) >= _SEVERAL else 1)
         if len(parts) == 1:
@@ -158,7 +166,7 @@ class JudgedAnswer:
         n = len(self.pairs.points) // self.pairs.draws
         if n >= LEAST_DATABASES and np.count_nonzero(most):
             most = np.minimum(most, each_day_alone(self.pairs, epsilon, kernel, level))
-        return most if self._beside is None else np.maximum(most, self._beside._by_noise_alone(kernel, epsilon, level))
+        return self._larger(most, lambda beside: beside._by_noise_alone(kernel, epsilon, level))
 
     def meets(
         self, kernel: NoiseKernel, epsilon: float, delta: float, rows: IntArray | None = None, level: float = LEVEL
@@ -251,7 +259,6 @@ class NoiseSubject:
     Attributes
     ----------
     risk : of one number, or of several
-    given : whether its results are residuals
     presence : whether noise must serve on the day that people are in too, unless told otherwise
     unit : of the answers, where one was named
     beside : the answers themselves, where residuals do not show what their digits tell
@@ -259,7 +266,6 @@ class NoiseSubject:
     """
 
     risk: Risk | TableRisk
-    given: bool = False
     presence: bool = True
     unit: str = ""
     beside: Risk | None = None
@@ -277,7 +283,7 @@ def subject_of(risk: Any) -> NoiseSubject:
                 "nothing."
             )
         beside = risk.unconditional if _digits_tell(risk.atoms) else None
-        return NoiseSubject(risk.without_logarithm(), given=True, beside=beside)  # noise is added to no logarithms
+        return NoiseSubject(risk.without_logarithm(), beside=beside)  # noise is added to no logarithms
     if isinstance(risk, Risk | TableRisk):
         return NoiseSubject(risk)
     if not hasattr(risk, "noise_subject"):
@@ -296,17 +302,8 @@ def _digits_tell(atoms: Pairs) -> bool:
     return bool(len(atoms.names) or atoms.own or atoms.digit_steps)
 
 
-def one_number(risk: Any) -> Risk:
-    """The risk of one number that was given."""
-    found = subject_of(risk).risk
-    if not isinstance(found, Risk):
-        raise InputError(f"`risk` must be that of one number, got {type(found).__name__}.")
-    return found
-
-
-def several_numbers(risk: Any) -> TableRisk:
-    """The risk of several numbers that was given."""
-    found = subject_of(risk).risk
-    if not isinstance(found, TableRisk):
-        raise InputError(f"`risk` must be that of several numbers, got {type(found).__name__}.")
-    return found
+def one_number(subject: NoiseSubject) -> Risk:
+    """The risk, if it is that of one number."""
+    if not isinstance(subject.risk, Risk):
+        raise InputError(f"`risk` must be that of one number, got {type(subject.risk).__name__}.")
+    return subject.risk

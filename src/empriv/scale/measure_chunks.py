@@ -131,7 +131,7 @@ def model_of(
     ``positive`` is called only where logarithms would be taken, and says whether all results are numbers above 0.
     """
     given, nothing_known = known(everyone, True)
-    if given is not None and given.left.logarithm and given.given.auto and not positive():
+    if given is not None and given.residuals.logarithm and given.given.auto and not positive():
         given, nothing_known = known(everyone, False)
     risk = measure_line(everyone, options.density) if given is None else given
     return ChunkModel(

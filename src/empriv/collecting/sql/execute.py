@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy.typing as npt
 from sqlglot import exp
 
-from empriv.collecting.assemble import assemble, cells_of, chosen_groups, component_names
+from empriv.collecting.assemble import chosen_groups
 from empriv.collecting.engines.engine import BeyondLimits, Engine, FailedOnRows, Refused, Session
 from empriv.collecting.queries import INDIVIDUAL, Query
 from empriv.collecting.sources import Databases
@@ -18,7 +18,7 @@ from empriv.collecting.sql.advice import explained
 from empriv.collecting.sql.aggregates import Facts, NotDecomposable
 from empriv.collecting.sql.decomposing import Decomposition, check_aliases, decompose
 from empriv.collecting.sql.printing import readable
-from empriv.collecting.sql.reruns import Notice, rerun
+from empriv.collecting.sql.rerun import Notice, rerun
 from empriv.collecting.sql.rewrite import Stages, leave_one_out
 from empriv.collecting.sql.statement import admit, not_a_number, prepare, survey
 from empriv.errors import QueryError
@@ -50,16 +50,7 @@ def answered(
             raise
         reason = "its derived table cannot be kept apart by individual"
     _check_types(session, query)
-    answers, groups = rerun(session, query, session.presence(), reason=reason, show=show, notice=notice, refuse=refuse)
-    results = assemble(
-        answers,
-        databases=session.databases,
-        individuals=session.individuals,
-        components=component_names(query, groups),
-        n_groups=len(groups),
-        cells=cells_of(query, groups),
-    )
-    return results, False
+    return rerun(session, query, reason=reason, show=show, notice=notice, refuse=refuse), False
 
 
 def explain(session: Session | None, query: Query) -> str:

@@ -44,7 +44,7 @@ from empriv.collecting.sql.allowlist import check, check_tables, check_tables_of
 from empriv.collecting.sql.decomposing import Decomposition, decompose
 from empriv.collecting.sql.per_person import PAIR
 from empriv.collecting.sql.printing import fill, text
-from empriv.collecting.sql.reruns import BEYOND, LARGEST_EXACT
+from empriv.collecting.sql.rerun import BEYOND, LARGEST_EXACT
 from empriv.collecting.sql.rewrite import GROUP, KEY, RESULT, Stages, instead_of_data, leave_one_out, stages
 from empriv.errors import QueryError
 from empriv.results import IntArray, Results

@@ -39,7 +39,7 @@ def given_to_parts(
 
 def risk_to_parts(risk: GivenRisk) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
     """Those of the risk of one number."""
-    return given_to_parts(risk.given, risk.quantities, risk.steps, logarithm=risk.left.logarithm)
+    return given_to_parts(risk.given, risk.quantities, risk.steps, logarithm=risk.residuals.logarithm)
 
 
 def values_from_parts(facts: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:

@@ -118,16 +118,16 @@ def predictable(risk: AnyRisk, answers: FloatArray) -> Predictable:
 
 
 def _around_fit(risk: GivenRisk, answers: FloatArray) -> Predictable:
-    left, fit = risk.left, risk.left.fit
+    residuals, fit = risk.residuals, risk.residuals.fit
     here = np.isfinite(fit.residuals)
     if not here.any():
         return _around_median(answers)
-    back = np.exp if left.logarithm else np.asarray
+    back = np.exp if residuals.logarithm else np.asarray
     scale = fit.spread.scale if fit.spread is not None else np.ones(len(here))
     ends = np.quantile((fit.residuals / scale)[here], [0.5 - LEVEL / 2, 0.5 + LEVEL / 2])
     level, low, high = np.full((3, len(answers)), np.nan)  # not known of databases whose previous answers are not
     for curve, end in ((level, 0.0), (low, ends[0]), (high, ends[1])):
-        curve[left.places[here]] = back((fit.level + scale * end)[here])
+        curve[residuals.places[here]] = back((fit.level + scale * end)[here])
     known = ", ".join(term.name for term in fit.terms) or "the level alone"
     return Predictable(
         level, low, high,

@@ -19,20 +19,25 @@ from empriv.collecting.assemble import (
     PASSING,
     Answers,
     Group,
+    assemble,
+    cells_of,
     check_groups,
     check_selected,
+    component_names,
     group_value,
     says_which_database,
 )
 from empriv.collecting.engines.engine import Rows, Session
 from empriv.collecting.queries import Query
 from empriv.errors import QueryError
-from empriv.results import IntArray, Outcome
+from empriv.results import IntArray, Outcome, Results
 
 MANY_RUNS = 2_000  # a run takes about a millisecond
 Key = tuple[Any, ...]
 Notice = Callable[[str], None]
-Told = dict[Key, list[tuple[float, int]]] | None
+Run = dict[Key, list[tuple[float, int]]] | None
+"""What one run answers: for each group, the numbers and outcomes of the items; None where the query fails."""
+EVERYONE = -1  # in the place of an individual: nobody is left out
 LARGEST_EXACT = 2**53
 BEYOND = (
     "A result is an integer, or a decimal of as many digits, beyond 2^53, where a double loses its last digit. "
@@ -43,60 +48,65 @@ BEYOND = (
 def rerun(
     session: Session,
     query: Query,
-    pairs: tuple[IntArray, IntArray],
     *,
     reason: str,
     show: bool | None = None,
     notice: Notice | None = None,
     refuse: bool = True,
-) -> tuple[Answers, list[Group]]:
-    """Answers with everyone and for these pairs of database and individual, and the groups.
+) -> Results:
+    """Results from one run on every database with everyone, and one without each individual who is in it.
 
     Without ``refuse``, groups may be of one individual each, and the query may fail on every database.
     """
+    assert query.select is not None
     check_selected(query)
-    database, individual = pairs
+    database, individual = session.presence()
     n = len(session.databases)
     database = np.concatenate((np.arange(n), database))
-    individual = np.concatenate((np.full(n, -1), individual))
+    individual = np.concatenate((np.full(n, EVERYONE), individual))
     order = np.lexsort((individual, database))
     database, individual = database[order], individual[order]
-    told = run_each(session, query, database, individual, reason=reason, show=show, notice=notice)
-    failed = np.array([answer is None for answer in told])
-    if refuse and failed[individual < 0].all():
-        raise QueryError(
-            "The query fails on every database. Hint: a text that is no number or date makes CAST fail; TRY_CAST gives "
-            "NULL in its place."
-        )
-    if refuse and query.groups and _name_individuals(individual, database, told):
-        raise QueryError(IDENTIFYING)
-    if refuse and query.groups:
-        _check_across_databases(query, [set(answer or ()) for i, answer in zip(individual, told, strict=True) if i < 0])
-    return _answers(database, individual, told, query, n)
-
-
-def run_each(
-    session: Session,
-    query: Query,
-    database: IntArray,
-    individual: IntArray,
-    *,
-    reason: str,
-    show: bool | None = None,
-    notice: Notice | None = None,
-) -> list[Told]:
-    """What the query says on each of these databases, in order, without an individual (-1: with everyone)."""
-    assert query.select is not None
     if notice is not None or len(database) > MANY_RUNS:
         (notice or to_stderr)(f"The query runs once per individual, since {reason}: {len(database):,} runs.")
-    told: list[Told] = []
+    runs: list[Run] = []
     with progress_bar(len(database), "running the query without each individual", show=show) as advance:
         for j, members in _by_database(database, individual):
             with session.rerun(query.select, j) as run:
                 for i in members:
-                    told.append(_read(run(int(i)), query))
+                    runs.append(_read(run(int(i)), query))
                     advance()
-    return told
+    if refuse:
+        _check_runs(query, database, individual, runs)
+    answers, groups = _answers(database, individual, runs, query, n)
+    return assemble(
+        answers,
+        databases=session.databases,
+        individuals=session.individuals,
+        components=component_names(query, groups),
+        n_groups=len(groups),
+        cells=cells_of(query, groups),
+    )
+
+
+def _check_runs(query: Query, database: IntArray, individual: IntArray, runs: list[Run]) -> None:
+    """Refuse a query that fails everywhere, and groups that name individuals or databases."""
+    everyone = {int(j): run for j, i, run in zip(database, individual, runs, strict=True) if i == EVERYONE}
+    if all(run is None for run in everyone.values()):
+        raise QueryError(
+            "The query fails on every database. Hint: a text that is no number or date makes CAST fail; TRY_CAST gives "
+            "NULL in its place."
+        )
+    if not query.groups:
+        return
+    groups = {j: set(run or ()) for j, run in everyone.items()}
+    # Each group is one individual's if it is gone without one of them alone. NULL names nobody.
+    owners: dict[Key, set[int]] = {key: set() for keys in groups.values() for key in keys if None not in key}
+    for j, i, run in zip(database, individual, runs, strict=True):
+        for key in groups[int(j)] & owners.keys() - set(run or ()):
+            owners[key].add(int(i))
+    if len(owners) > 1 and all(len(who) == 1 for who in owners.values()):
+        raise QueryError(IDENTIFYING)
+    _check_across_databases(query, list(groups.values()))
 
 
 def _by_database(database: IntArray, individual: IntArray) -> Iterator[tuple[int, IntArray]]:
@@ -104,8 +114,7 @@ def _by_database(database: IntArray, individual: IntArray) -> Iterator[tuple[int
         yield int(j), individual[start : start + count]
 
 
-def _read(rows: Rows | None, query: Query) -> Told:
-    """What one run said: for each group, the numbers and outcomes of the items."""
+def _read(rows: Rows | None, query: Query) -> Run:
     if rows is None:
         return None
     if not query.groups and len(rows) > 1:
@@ -115,13 +124,13 @@ def _read(rows: Rows | None, query: Query) -> Told:
         )
     if query.groups and rows:
         check_groups(query, len(rows))
-    told = {}
+    read = {}
     for row in rows:
         key = tuple(row[position] for position in query.keys)
-        if key in told:
+        if key in read:
             raise QueryError("The query must give one row per group. Hint: select every key that it groups by.")
-        told[key] = [_number(row[position]) for position in query.items]
-    return told
+        read[key] = [_number(row[position]) for position in query.items]
+    return read
 
 
 def _number(value: Any) -> tuple[float, int]:
@@ -140,55 +149,45 @@ def _number(value: Any) -> tuple[float, int]:
     return number, Outcome.NUMBER
 
 
-def _name_individuals(individual: IntArray, database: IntArray, told: list[Told]) -> bool:
-    """Whether each group is one individual's: it is gone without one of them alone. NULL names nobody."""
-    everyone = {int(j): set(answer or ()) for i, j, answer in zip(individual, database, told, strict=True) if i < 0}
-    owners: dict[Key, set[int]] = {key: set() for keys in everyone.values() for key in keys if None not in key}
-    for i, j, answer in zip(individual, database, told, strict=True):
-        for key in everyone[int(j)] & owners.keys() - set(answer or ()):
-            owners[key].add(int(i))
-    return len(owners) > 1 and all(len(who) == 1 for who in owners.values())
-
-
 def _check_across_databases(query: Query, found: list[set[Key]]) -> None:
     """Refuse keys that are one value in each database, and groups of which none is in two databases."""
     assert query.select is not None
     every = [keys for keys in found if keys]
     selected = [query.select.selects[position].unalias() for position in query.keys]
-    told = {
+    constant = {
         query.groups.index(item)
         for place, item in enumerate(selected)
         if all(len({key[place] for key in keys}) == 1 for keys in every)
         and len({key[place] for keys in every for key in keys}) > 1
     }
-    if told:
-        raise says_which_database(query, told)
+    if constant:
+        raise says_which_database(query, constant)
     if 1 < len(set().union(*every)) == sum(map(len, every)) and len(found) > 1:
         raise QueryError(PASSING)
 
 
 def _answers(
-    database: IntArray, individual: IntArray, told: list[Told], query: Query, n_databases: int
+    database: IntArray, individual: IntArray, runs: list[Run], query: Query, n_databases: int
 ) -> tuple[Answers, list[Group]]:
-    keys = sorted({key for answer in told if answer is not None for key in answer}, key=_sortable)
+    keys = sorted({key for run in runs if run is not None for key in run}, key=_sortable)
     if query.groups:
         check_groups(query, len(keys))
     keys = keys or [()]
     place = {key: g for g, key in enumerate(keys)}
-    shape = (len(told), len(keys), len(query.items))
+    shape = (len(runs), len(keys), len(query.items))
     values, codes = np.full(shape, np.nan), np.full(shape, Outcome.NULL, np.int8)
-    for t, answer in enumerate(told):
-        if answer is None:
+    for t, run in enumerate(runs):
+        if run is None:
             codes[t] = Outcome.ERROR
             continue
-        for key, numbers in answer.items():
+        for key, numbers in run.items():
             values[t, place[key]] = [number for number, _ in numbers]
             codes[t, place[key]] = [code for _, code in numbers]
     groups = len(keys)
     answers = Answers(
         np.repeat(individual.astype(np.int64) * n_databases + database, groups),
         n_databases,
-        np.tile(np.arange(groups), len(told)),
+        np.tile(np.arange(groups), len(runs)),
         tuple((values[:, :, k].ravel(), codes[:, :, k].ravel()) for k in range(len(query.items))),
     )
     return answers, [tuple(map(label, key)) for key in keys]
