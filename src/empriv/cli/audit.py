@@ -14,7 +14,6 @@ from empriv.cli.inputs import (
     audit_of,
     check_targets,
     check_trust,
-    density_from_name,
     key_of,
     paths_read,
     saved_audit,
@@ -41,18 +40,7 @@ from empriv.cli.options import (
     unit_option,
     verbose_option,
 )
-from empriv.cli.running import (
-    LOOKING,
-    bar_of,
-    engine_of,
-    finish,
-    interruptible,
-    limits_of,
-    say_written,
-    write_json,
-    write_text,
-    write_to,
-)
+from empriv.cli.running import at_the_data, finish, limits_of, say_written, write_json, write_text, write_to
 from empriv.cli.terminal import echo, quoted, quoted_path
 from empriv.errors import InputError
 
@@ -115,8 +103,7 @@ def audit(
         if not getattr(settings, name):
             raise click.UsageError(f"Missing option '--{name}'.")
     try:
-        settings.check_known()
-        density_from_name(settings.density)
+        settings.check()
     except InputError as error:
         raise click.UsageError(str(error)) from None
     if config is not None and not trust_config:
@@ -145,11 +132,10 @@ def _estimate(settings: Settings) -> None:
     from empriv.auditing.costs import estimate
     from empriv.collecting.run_query import Run
 
-    bar = bar_of((LOOKING,), quiet=settings.silent)
-    bar.begin(LOOKING)
-    with engine_of(limits_of(settings)) as engine:
-        cost = interruptible(lambda: estimate(source_of(settings), settings.query, Run(engine=engine)))
-    bar.pause()
+    cost = at_the_data(
+        lambda engine: estimate(source_of(settings), settings.query, Run(engine=engine)), limits_of(settings),
+        quiet=settings.silent,
+    )  # fmt: skip
     if settings.json is not None:
         write_json(settings.json, cost.to_json())
     if not settings.silent:

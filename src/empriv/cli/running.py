@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 DONE, ERROR, USAGE, POLICY_FAILED, UNRESOLVED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 WORKER = "empriv audit"
-PAGE, LOOKING = "Writing the page", "Looking at the data"
-_WAYS = "Trying what can be done"
+PAGE = "Writing the page"
+_WAYS, _LOOKING = "Trying what can be done", "Looking at the data"
 _NOT_TAKEN = {"json", "quiet", "target", "write_config"}  # by the command that is named next
 T = TypeVar("T")
 
@@ -313,6 +313,16 @@ def write_to(path: str, write: Callable[[str], T]) -> T:
         return write(path)
     except OSError as error:
         raise InputError(f"Output must go to a file that can be written, got {path!r}: {error.strerror}.") from None
+
+
+def at_the_data(work: Callable[[Any], T], limits: Mapping[str, Any], *, quiet: bool) -> T:
+    """What a command finds out of the data before an audit, with an engine."""
+    bar = bar_of((_LOOKING,), quiet=quiet)
+    bar.begin(_LOOKING)
+    with engine_of(limits) as engine:
+        found = interruptible(lambda: work(engine))
+    bar.pause()
+    return found
 
 
 def limits_of(settings: Settings) -> dict[str, Any]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from empriv.auditing.audit import Audit
 from empriv.base.text import visible
@@ -24,18 +23,6 @@ if TYPE_CHECKING:
     from empriv.validate.verdict import Verdict
 
 _MOST_ROWS = 5
-
-
-@dataclass(frozen=True)
-class ActionRow:
-    """One row of the page's table."""
-
-    action: str
-    hides: str
-    error: str
-    verdict: str
-    command: str
-    best: bool = False
 
 
 def worst_first(verdicts: Sequence[tuple[str, Verdict]]) -> list[tuple[str, Verdict]]:
@@ -97,16 +84,17 @@ def instead_of(decision: Decision, advice: Advice | None, audit: Audit) -> tuple
     return visible(said), True
 
 
-def actions_of(advice: Advice, unit: str) -> list[ActionRow]:
+def actions_of(advice: Advice, unit: str) -> list[dict[str, Any]]:
     """What each kind of action gives and costs, classical noise last; what hides less than the best and errs more is
     left out."""
     best = advice.best
     return [
-        ActionRow(
-            visible(action.title), _hides(action, unit), _error(action, unit), outcome(action.verdict, action.share),
-            "" if action.toml else visible(action.command),
-            action is best and not tells_little(action.share, 1.0),
-        )
+        {
+            "action": visible(action.title), "hides": _hides(action, unit), "error": _error(action, unit),
+            "verdict": outcome(action.verdict, action.share),
+            "command": "" if action.toml else visible(action.command),
+            "best": action is best and not tells_little(action.share, 1.0),
+        }
         for action in (*advice.of_each_kind()[: _MOST_ROWS - 1], *filter(None, [advice.classical]))
         if action is best or not _beaten(action, best)
     ]  # fmt: skip

@@ -117,7 +117,7 @@ def page_of(
         ],
         "charts": [picture_of(made) for name, made in drawn.items() if made is not picture and name != AGAIN],
         "record": record_of(audit, verdicts),
-        "commands": [(row.action, row.command) for row in actions if row.command],
+        "commands": [(row["action"], row["command"]) for row in actions if row["command"]],
     }  # fmt: skip
     return render("page.html", content, payload_of(list(drawn.values())))
 

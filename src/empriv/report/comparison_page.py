@@ -145,7 +145,7 @@ def errors_chart(points: Mapping[str, tuple[float, float]], front: Sequence[str]
     colour = {**kind, "scale": {"domain": names, "range": colours}}
     # with the colours no two of a dozen are alike
     shape = {**kind, "scale": {"domain": names, "range": [_SHAPES[(k + k // 6) % 6] for k in range(len(names))]}}
-    rows = records(error=_drawn(x, errors), risk=_drawn(y, risks), which=list(shown))
+    rows = records(error=x.drawn(errors), risk=y.drawn(risks), which=list(shown))
     by_name = {row["which"]: row for row in rows}
     ordered = [{**by_name[visible(protocol)], "order": k} for k, protocol in enumerate(front)]
     line = layer(
@@ -190,9 +190,3 @@ def _error_scale(errors: FloatArray) -> Scale:
     top = round_up(1.2 * most)
     exponents = range(round(math.log10(bottom)), math.floor(math.log10(top)) + 1)
     return Scale(bottom, top, "log", tuple(10.0**k for k in exponents))
-
-
-def _drawn(scale: Scale, values: FloatArray) -> FloatArray:
-    """Values as they can be drawn: on a logarithmic scale 0 is at the bottom."""
-    values = np.array(values, float)
-    return np.maximum(values, scale.low) if scale.kind == "log" else values

@@ -11,11 +11,11 @@ import hashlib
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
 from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,20 +28,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
 
-
-@dataclass(frozen=True)
-class Picture:
-    """A chart as the templates need it."""
-
-    name: str
-    title: str
-    caption: str
-    data: Mapping[str, Sequence[Any]]
-    picture: Markup
-
-    def rows(self, most: int) -> list[tuple[Any, ...]]:
-        """The first rows of the table behind it."""
-        return list(zip(*self.data.values(), strict=True))[:most]
+_ROWS = 8  # of the table below a chart of cells
 
 
 def render(template: str, content: Mapping[str, Any], payload: Mapping[str, Any]) -> str:
@@ -71,8 +58,11 @@ def payload_of(charts: Sequence[Chart]) -> dict[str, Any]:
     }
 
 
-def picture_of(chart: Chart) -> Picture:
-    """A chart whose SVG can share a page with others: named for screen readers, with ids that are unique."""
+def picture_of(chart: Chart) -> dict[str, Any]:
+    """A chart as the templates need it: its SVG, which can share a page with others, and the first rows behind it.
+
+    It is named for screen readers, and its ids are unique.
+    """
     from markupsafe import escape
 
     svg = re.sub(r'\bid="([^"]+)"', rf'id="{chart.name}-\1"', chart.svg)
@@ -81,8 +71,11 @@ def picture_of(chart: Chart) -> Picture:
     svg = re.sub(r' (?:role="graphics-[a-z]+"|aria-roledescription="[^"]*")', "", svg)
     named = escape(f"Chart: {chart.title}. The text below it says how to read it.")
     svg = svg.replace("<svg ", f'<svg role="img" aria-label="{named}" ', 1)
-    data = {key: list(column) for key, column in chart.data.items()}
-    return Picture(chart.name, chart.title, chart.caption, data, _safe(svg))
+    first = list(islice(zip(*chart.data.values(), strict=True), _ROWS))
+    return {
+        "name": chart.name, "title": chart.title, "caption": chart.caption, "picture": _safe(svg),
+        "columns": list(chart.data), "rows": first,
+    }  # fmt: skip
 
 
 def safe_svg(chart: Chart) -> Markup:

@@ -142,12 +142,16 @@ class Scale:
             shown["values"] = list(self.ticks)
         return {"field": name, "type": "quantitative", "scale": scale, "axis": shown}
 
+    def drawn(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Values as they can be drawn: on a logarithmic scale 0 is at the bottom."""
+        return np.maximum(values, self.low) if self.kind == "log" else np.asarray(values, float)
 
-def spec_of(*, width: int = WIDTH, height: int = HEIGHT, **content: Any) -> dict[str, Any]:
+
+def spec_of(*, height: int = HEIGHT, **content: Any) -> dict[str, Any]:
     """A whole spec of one view."""
     return {
         "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
-        "width": width,
+        "width": WIDTH,
         "height": height,
         **content,
         "config": _CONFIG,

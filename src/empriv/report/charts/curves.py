@@ -46,8 +46,9 @@ def delta_chart(material: Material) -> Chart:
         lower=material.band["lower"],
         upper=material.band["upper"],
         caption=(
-            f"{_drawn(apart)}: the estimated failure probability of the most exposed individual. {band.capitalize()}: "
-            f"between its bounds at {percent(bounds.level)} confidence; where it reaches 1 there is no upper bound."
+            f"{'Points' if apart else 'Line'}: the estimated failure probability of the most exposed individual. "
+            f"{band.capitalize()}: between its bounds at {percent(bounds.level)} confidence; where it reaches 1 there "
+            "is no upper bound."
             f"{crosses}"
         ),
     )
@@ -65,9 +66,9 @@ def total_risk_chart(material: Material) -> Chart:
         lower=material.band["total_risk_lower"],
         upper=material.band["total_risk_upper"],
         caption=(
-            f"{_drawn(apart)}: the estimated chance that the privacy of anybody at all fails, if failures are "
-            f"independent. The upper end of the {'bar' if apart else 'band'} is indicative only: with many individuals "
-            "it is mostly sampling noise."
+            f"{'Points' if apart else 'Line'}: the estimated chance that the privacy of anybody at all fails, if "
+            f"failures are independent. The upper end of the {'bar' if apart else 'band'} is indicative only: with "
+            "many individuals it is mostly sampling noise."
         ),
     )
 
@@ -140,10 +141,11 @@ def _banded(
     shown, apart, asked = material.finite, material.curves.apart, material.audit.epsilons
     epsilons, estimate, lower, upper = material.epsilons[shown], estimate[shown], lower[shown], upper[shown]
     limits = [limit for _, limit in targets]
-    x = _across(epsilons, apart)
+    # a little beyond the last epsilon, where that is a point of its own
+    x = Scale(0.0, (1.05 if apart else 1.0) * float(epsilons[-1]) or 1.0)
     y = risk_scale(np.array([*estimate, *(v for v in limits if v > 0)]), np.array([*upper, *limits]))
     at_x = x.encoding("epsilon", "epsilon", **({"tickCount": 8} if apart else {}))
-    rows = records(epsilon=epsilons, estimate=_on(y, estimate), lower=_on(y, lower), upper=_on(y, upper))
+    rows = records(epsilon=epsilons, estimate=y.drawn(estimate), lower=y.drawn(lower), upper=y.drawn(upper))
     place = min(material.start, len(epsilons) - 1)
     marked = np.isin(epsilons, asked)
     caption = caption if y.kind == "linear" else f"{caption} The scale is logarithmic, with 0 at the bottom."
@@ -165,11 +167,11 @@ def _banded(
         *drawn,
         *_crosses(targets, at_x, y, axis),
         layer("asked", {"type": "point", "filled": False, "color": BLUE, "size": 60, "opacity": 1},
-              records(epsilon=epsilons[marked], estimate=_on(y, estimate[marked])),
+              records(epsilon=epsilons[marked], estimate=y.drawn(estimate[marked])),
               {"x": at_x, "y": y.encoding("estimate", axis)}),
         layer("cursor", {"type": "rule", "color": INK}, records(epsilon=[epsilons[place]]), {"x": at_x}),
         layer("dot", {"type": "point", "filled": True, "color": VERMILION, "size": 90, "opacity": 1},
-              records(epsilon=[epsilons[place]], estimate=_on(y, estimate[place : place + 1])),
+              records(epsilon=[epsilons[place]], estimate=y.drawn(estimate[place : place + 1])),
               {"x": at_x, "y": y.encoding("estimate", axis)}),
     ]  # fmt: skip
     return Chart(
@@ -198,21 +200,6 @@ def _crosses(targets: Sequence[tuple[float, float]], at_x: dict[str, Any], y: Sc
     if targets:
         cross = {"type": "point", "shape": "cross", "filled": True, "color": VERMILION, "size": 130, "opacity": 1,
                  "angle": 45}  # fmt: skip
-        rows = records(epsilon=[at for at, _ in targets], estimate=_on(y, np.array([limit for _, limit in targets])))
+        rows = records(epsilon=[at for at, _ in targets], estimate=y.drawn(np.array([limit for _, limit in targets])))
         layers.append(layer("target", cross, rows, {"x": at_x, "y": y.encoding("estimate", axis)}))
     return layers
-
-
-def _drawn(apart: bool) -> str:
-    return "Points" if apart else "Line"
-
-
-def _across(epsilons: FloatArray, apart: bool) -> Scale:
-    """From 0 to the last epsilon; a little beyond it where that is a point of its own."""
-    return Scale(0.0, (1.05 if apart else 1.0) * float(epsilons[-1]) or 1.0)
-
-
-def _on(scale: Scale, values: FloatArray) -> FloatArray:
-    """Values as they can be drawn: on a logarithmic scale 0 is at the bottom."""
-    values = np.asarray(values, float)
-    return np.maximum(values, scale.low) if scale.kind == "log" else values
