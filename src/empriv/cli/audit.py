@@ -123,7 +123,7 @@ def audit(
     rows = partial(source_of, settings)
     finish(
         lambda engine: audit_of(settings, engine), settings, text=text, rows=rows,
-        here=bool(settings.in_chunks or settings.checkpoint),
+        in_this_thread=bool(settings.in_chunks or settings.checkpoint),
     )  # fmt: skip
 
 

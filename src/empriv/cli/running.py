@@ -72,7 +72,7 @@ def finish(
     exits: bool = True,
     rows: Callable[[], Databases] | None = None,
     advise: str = "",
-    here: bool = False,
+    in_this_thread: bool = False,
 ) -> None:
     """Make an audit, print it, write its files, and exit with 3 if a target failed, 4 if one is unresolved.
 
@@ -87,7 +87,7 @@ def finish(
     exits : whether a verdict decides the exit code
     rows : gives the databases, on which a page tries what can be done
     advise : the command that advises on them; default: the one that runs now, with another name
-    here : whether the audit is made in this thread, where Ctrl-C arrives: a checkpoint is then closed
+    in_this_thread : whether the audit is made where Ctrl-C arrives: a checkpoint is then closed
     """
     quiet = settings.silent or (text is not None and text[0] == "-")
     bar = bar_of(audit_stages(settings), quiet=quiet)
@@ -95,7 +95,7 @@ def finish(
     advise = advise or (typed_for("advise") if rows is not None else "")
     with engine_of(limits_of(settings)) as engine:
         bar.begin("Collecting")
-        made = make(engine) if here else None
+        made = make(engine) if in_this_thread else None
 
         def work() -> Finished:
             audit = make(engine) if made is None else made
@@ -218,14 +218,14 @@ def _how_often(audit: Audit, verdicts: Sequence[tuple[str, Verdict]]) -> tuple[s
 def typed_for(name: str) -> str:
     """The command that runs now, as another one with the same rows, question and files; nothing if it does not take
     them."""
-    here = click.get_current_context()
-    root = here.find_root().command
-    other = root.get_command(here, name) if isinstance(root, click.Group) else None
+    context = click.get_current_context()
+    root = context.find_root().command
+    other = root.get_command(context, name) if isinstance(root, click.Group) else None
     taken = set() if other is None else {parameter.name for parameter in other.params} - _NOT_TAKEN
     words: list[str] = []
-    for parameter in here.command.params:
-        value = here.params.get(parameter.name or "")
-        if here.get_parameter_source(parameter.name or "") is not ParameterSource.COMMANDLINE or not value:
+    for parameter in context.command.params:
+        value = context.params.get(parameter.name or "")
+        if context.get_parameter_source(parameter.name or "") is not ParameterSource.COMMANDLINE or not value:
             continue
         if parameter.name == "update" or (parameter.name == "files" and "files" not in taken):
             return ""

@@ -161,8 +161,8 @@ def next_step(
     few = [check for check in worst.checks if check.code == "databases" and check.severity == "error"]
     if few:
         judged, n = few[0].numbers["n"], audit.n_databases
-        left = f"what readers know leaves {judged:,} of the {n:,} to judge, and " if judged < n else ""
-        return f"collect more databases: {left}with fewer than 30 there is no upper bound.", ""
+        apart = f"what readers know leaves {judged:,} of the {n:,} to judge, and " if judged < n else ""
+        return f"collect more databases: {apart}with fewer than 30 there is no upper bound.", ""
     # the strictest limits at its epsilon, by figure: advice is about one epsilon
     limits: dict[str, float] = {}
     for verdict in verdicts:
@@ -196,8 +196,8 @@ def _always_there(results: Results) -> str:
     if cell is None or not cell.keys:
         return "ask for numbers that are always there, such as coalesce(sum(x), 0) in place of sum(x)"
     columns = [column for column, _ in cell.keys]
-    here = " AND ".join(f"{column} = 'a'" for column in columns)
-    one = f"count(*) FILTER (WHERE {here}) AS a"
+    in_the_cell = " AND ".join(f"{column} = 'a'" for column in columns)
+    one = f"count(*) FILTER (WHERE {in_the_cell}) AS a"
     return (
         f"ask for each cell by itself, so that none comes and goes with one person: {one}, ... in place of GROUP BY "
         f"{', '.join(columns)}, and coalesce(..., 0) around sums"

@@ -78,8 +78,8 @@ def instead_of(decision: Decision, advice: Advice | None, audit: Audit) -> tuple
     # one figure: the action's own, or its error
     title = f"cap what {audit.nouns.each} adds, and add a little noise" if best.code == "cap" else best.title
     in_all = " in all" if best.code == "cap" else ""  # what the cap cuts off is counted
-    told = any(map(str.isdigit, title)) or not best.error > 0
-    cost = "" if told else f" ({error_said(best.error, advice.unit)}{in_all})"
+    has_figure = any(map(str.isdigit, title)) or not best.error > 0
+    cost = "" if has_figure else f" ({error_said(best.error, advice.unit)}{in_all})"
     said = f"Instead: {title[0].lower()}{title[1:]}{cost}."
     return visible(said), True
 

@@ -157,16 +157,16 @@ def errors_chart(points: Mapping[str, tuple[float, float]], front: Sequence[str]
         {"x": at_x, "y": at_y, "color": colour, "shape": shape},
     )  # fmt: skip
     missing = [protocol for protocol in points if protocol not in shown]
-    left = f" Not drawn, because they give no answer: {', '.join(missing)}." if missing else ""
+    not_drawn = f" Not drawn, because they give no answer: {', '.join(missing)}." if missing else ""
     logs = " and ".join(word for word, scale in (("error", x), ("risk", y)) if scale.kind == "log")
     scale_said = f" The scale of {logs} is logarithmic, with 0 at its end." if logs else ""
     return Chart(
         name="errors",
         title=title,
         caption=(
-            "Further down is more private, further left more exact. The dashed line joins the protocols that no "
+            "Further down is more private, further not_drawn more exact. The dashed line joins the protocols that no "
             "other improves on in both. It goes by the estimates, so neighbours on it may not really differ."
-            f"{scale_said}{left}"
+            f"{scale_said}{not_drawn}"
         ),
         spec=spec_of(layer=[line, marks], height=_TALL),
         data={

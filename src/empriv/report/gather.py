@@ -157,16 +157,16 @@ class Material:
         """
         at, bounds = self.bounded_at, self.bounded
         places = np.arange(len(self.epsilons))
-        left = np.maximum(np.searchsorted(at, places, side="right") - 1, 0)
-        right = np.searchsorted(at, places, side="left")
+        before_it = np.maximum(np.searchsorted(at, places, side="right") - 1, 0)
+        after_it = np.searchsorted(at, places, side="left")
         first = float(self.epsilons[at[0]])
         gap = np.maximum(first - self.epsilons, 0.0)  # 0 from the first bound on
 
         def highest(upper: Any, individuals: int) -> FloatArray:
-            return before(np.atleast_1d(upper)[left], gap, individuals)
+            return before(np.atleast_1d(upper)[before_it], gap, individuals)
 
         def lowest(lower: Any) -> FloatArray:
-            return np.asarray(np.append(lower, 0.0)[right])
+            return np.asarray(np.append(lower, 0.0)[after_it])
 
         upper = highest(bounds.upper, 1)
         total_upper = highest(upper_total_risk(bounds), self.audit.n_individuals)

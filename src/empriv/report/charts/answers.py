@@ -107,15 +107,15 @@ def predictable(risk: AnyRisk, answers: FloatArray) -> Predictable:
 
 def _around_fit(risk: GivenRisk, answers: FloatArray) -> Predictable:
     residuals, fit = risk.residuals, risk.residuals.fit
-    here = np.isfinite(fit.residuals)
-    if not here.any():
+    fitted = np.isfinite(fit.residuals)
+    if not fitted.any():
         return _around_median(answers)
-    back = np.exp if residuals.logarithm else np.asarray
-    scale = fit.spread.scale if fit.spread is not None else np.ones(len(here))
-    ends = np.quantile((fit.residuals / scale)[here], [0.5 - LEVEL / 2, 0.5 + LEVEL / 2])
+    in_units = np.exp if residuals.logarithm else np.asarray
+    scale = fit.spread.scale if fit.spread is not None else np.ones(len(fitted))
+    ends = np.quantile((fit.residuals / scale)[fitted], [0.5 - LEVEL / 2, 0.5 + LEVEL / 2])
     level, low, high = np.full((3, len(answers)), np.nan)  # not known of databases whose previous answers are not
     for curve, end in ((level, 0.0), (low, ends[0]), (high, ends[1])):
-        curve[residuals.places[here]] = back((fit.level + scale * end)[here])
+        curve[residuals.places[fitted]] = in_units((fit.level + scale * end)[fitted])
     known = ", ".join(term.name for term in fit.terms) or "the level alone"
     return Predictable(
         level, low, high,
@@ -193,13 +193,13 @@ def _cleaned(values: FloatArray) -> list[float | None]:
 
 def _hover(labels: list[str], series: dict[str, tuple[FloatArray, Predictable]], unit: str) -> dict[str, Any]:
     ((answers, band),) = series.values()
-    here = _evenly(np.arange(len(labels)))
+    places = _evenly(np.arange(len(labels)))
     texts = [
         f"{labels[k]}: {amount(float(answers[k]), unit) if math.isfinite(answers[k]) else 'not a number'}"
         + (f" (predicted {amount(float(band.level[k]), unit)})" if math.isfinite(band.level[k]) else "")
-        for k in here
+        for k in places
     ]
-    return {"at": [(float(k) + 0.5) / len(labels) for k in here], "text": texts, "layer": "line0"}
+    return {"at": [(float(k) + 0.5) / len(labels) for k in places], "text": texts, "layer": "line0"}
 
 
 def _evenly(places: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:

@@ -80,9 +80,12 @@ def publications_chart(material: Material) -> Chart | None:
     if not composes(risk) or not np.isfinite(epsilon):
         return None
     counts = sorted({*_COUNTS, *(count for count in _MORE if count <= 2 * audit.times), audit.times})
-    told = audit.publications(epsilon)
-    level = told.level
-    estimate, upper = [told.estimated_delta(count) for count in counts], [told.upper_delta(count) for count in counts]
+    figures = audit.publications(epsilon)
+    level = figures.level
+    estimate, upper = (
+        [figures.estimated_delta(count) for count in counts],
+        [figures.upper_delta(count) for count in counts],
+    )
     limits = [delta for at, delta in targets if at == epsilon]
     x = Scale(1.0, float(counts[-1]), "log", tuple(c for c in (1, 7, 30, 100, 365, *_MORE) if c <= counts[-1]))
     y = risk_scale(np.array([*estimate, *limits]), np.array(upper))

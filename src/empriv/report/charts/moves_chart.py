@@ -68,8 +68,8 @@ def moved_of(audit: Audit, kernel: NoiseKernel | None = None, day: Covered | Non
     moved = totals.relative
     if day is not None and totals.varies and day.in_residuals > 0:
         return MovesDrawn(moved.values / day.in_residuals, moved.counts, 1.0, "share")
-    told = day is not None and (day.cover > 0 or day.exposed > 0)
-    cover = day.cover if day is not None and told else None
+    judged = day is not None and (day.cover > 0 or day.exposed > 0)
+    cover = day.cover if day is not None and judged else None
     return MovesDrawn(moved.values * totals.typical_unit, moved.counts, cover, "typical" if totals.varies else "")
 
 
@@ -188,11 +188,10 @@ def _powers(most: int) -> tuple[float, ...]:
 
 
 def _bars(edges: FloatArray, start: Any, end: Any, what: str) -> list[dict[str, Any]]:
-    here = np.flatnonzero(np.asarray(end) > np.asarray(start))
-    rows = records(
-        low=edges[here], high=edges[here + 1], **{"from": np.asarray(start)[here], "count": np.asarray(end)[here]}
-    )
-    return [{**row, "what": what} for row in rows]
+    filled = np.flatnonzero(end > start)
+    rows = records(low=edges[filled], high=edges[filled + 1], start=start[filled], count=end[filled])
+    return [{"low": row["low"], "high": row["high"], "from": row["start"], "count": row["count"], "what": what}
+            for row in rows]  # fmt: skip
 
 
 def _labels(

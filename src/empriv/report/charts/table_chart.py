@@ -230,11 +230,11 @@ def _helps(remedy: Remedy, said: Sequence[str]) -> str:
 def _whom(cell: int, movers: Movers, material: Material) -> str:
     """Names of those who moved a cell most, as the page shows them."""
     assert material.names_listed is not None
-    here = np.flatnonzero(movers.cell == cell)
-    here = here[np.argsort(-movers.moved[here], kind="stable")]
+    theirs = np.flatnonzero(movers.cell == cell)
+    theirs = theirs[np.argsort(-movers.moved[theirs], kind="stable")]
     shown = {int(row): name for row, name in zip(material.rows, material.names_listed, strict=True)}
-    named = [shown[row] for row in movers.individual[here].tolist() if row in shown][:_MOST_NAMED]
-    more = len(here) - len(named)
+    named = [shown[row] for row in movers.individual[theirs].tolist() if row in shown][:_MOST_NAMED]
+    more = len(theirs) - len(named)
     return ", ".join(named) + (f" and {more:,} more" if named and more else "") or "nobody"
 
 
@@ -322,9 +322,9 @@ def _merged(results: Results, first: int, second: int) -> Results:
     def added(values: FloatArray, codes: npt.NDArray[np.int8]) -> tuple[FloatArray, npt.NDArray[np.int8]]:
         values, codes = values.copy(), codes.copy()
         both = values[:, [first, second]]
-        there = (codes[:, [first, second]] == Outcome.NUMBER).any(axis=1)
-        codes[:, first] = np.where(there, Outcome.NUMBER, codes[:, first])
-        values[:, first] = np.where(there, np.nansum(both, axis=1), np.nan)
+        numeric = (codes[:, [first, second]] == Outcome.NUMBER).any(axis=1)
+        codes[:, first] = np.where(numeric, Outcome.NUMBER, codes[:, first])
+        values[:, first] = np.where(numeric, np.nansum(both, axis=1), np.nan)
         return values[:, kept], codes[:, kept]
 
     q, outcomes = added(results.q, results.outcomes)
