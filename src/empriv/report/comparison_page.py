@@ -164,7 +164,7 @@ def errors_chart(points: Mapping[str, tuple[float, float]], front: Sequence[str]
         name="errors",
         title=title,
         caption=(
-            "Further down is more private, further not_drawn more exact. The dashed line joins the protocols that no "
+            "Further down is more private, further left more exact. The dashed line joins the protocols that no "
             "other improves on in both. It goes by the estimates, so neighbours on it may not really differ."
             f"{scale_said}{not_drawn}"
         ),
