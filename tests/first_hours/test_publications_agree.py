@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import empriv
-from empriv.auditing.composing import releases_fitting
+from empriv.auditing.releasing import releases_fitting
 from empriv.cli.ledger import left_words
 from empriv.report.audit_page import again_of, again_with
 from empriv.report.charts.curves import publications_chart

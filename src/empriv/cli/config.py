@@ -90,7 +90,7 @@ class Settings:
 
     def check(self) -> None:
         """Refuse also a density that there is none of."""
-        from empriv.measuring.densities.specs import density_from_text
+        from empriv.measuring.densities.density import density_from_text
 
         self.check_known()
         density_from_text(self.density)

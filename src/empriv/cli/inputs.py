@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 def audit_of(settings: Settings, engine: Any) -> Audit:
     """The audit that settings ask for."""
     import empriv
-    from empriv.auditing.in_chunks import KEEP
+    from empriv.auditing.memory import KEEP
     from empriv.ledger import Ledger
-    from empriv.measuring.densities.specs import density_from_text
+    from empriv.measuring.densities.density import density_from_text
 
     audited = empriv.audit(
         source_of(settings), settings.asked, epsilon=settings.epsilon, density=density_from_text(settings.density),

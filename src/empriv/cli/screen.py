@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from empriv.auditing.audit import Audit
-    from empriv.auditing.ranking import MostExposed
-    from empriv.auditing.summary import Summary
+    from empriv.auditing.summary import MostExposed, Summary
     from empriv.results import Results
     from empriv.validate.verdict import Verdict
     from empriv.words.decision import Decision
