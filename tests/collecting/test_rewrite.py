@@ -7,7 +7,7 @@ import pytest
 from empriv.collecting import databases, explain
 from empriv.collecting.queries import query_of
 from empriv.collecting.sql.aggregates import Facts, NotDecomposable
-from empriv.collecting.sql.decomposing import decompose
+from empriv.collecting.sql.decompose import decompose
 from empriv.collecting.sql.printing import readable
 from empriv.collecting.sql.rewrite import leave_one_out
 

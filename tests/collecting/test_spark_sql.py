@@ -8,9 +8,9 @@ from sqlglot import parse_one
 from empriv.collecting import DuckDBEngine, databases
 from empriv.collecting.engines.spark.dialect import kept_parts, plain_ranges, to_spark
 from empriv.collecting.queries import query_of
-from empriv.collecting.sql.decomposing import decompose
+from empriv.collecting.sql.decompose import decompose
+from empriv.collecting.sql.execute import survey
 from empriv.collecting.sql.rewrite import leave_one_out
-from empriv.collecting.sql.statement import survey
 
 NAMES = {"data": "v_data", "empriv_totals": "v_totals", "shops": "v_shops"}
 

@@ -21,9 +21,10 @@ from empriv.collecting.queries import Query, query_of
 from empriv.collecting.run_query import Run
 from empriv.collecting.sources import Databases, Files, Frame, Select, Stored, Table
 from empriv.collecting.sql.aggregates import NotDecomposable
-from empriv.collecting.sql.decomposing import decompose
+from empriv.collecting.sql.decompose import decompose
+from empriv.collecting.sql.execute import admit
+from empriv.collecting.sql.groups import components_of
 from empriv.collecting.sql.rerun import to_stderr
-from empriv.collecting.sql.statement import admit, components_of
 from empriv.errors import InputError
 
 _BYTES, _BYTES_PER_ENTRY = 350 * 2**20, 150

@@ -68,7 +68,7 @@ class ChunkRequest:
     def hindrance(self, queries: Sequence[Query], data: Databases) -> str | None:
         """Why people cannot be measured in chunks, if they cannot."""
         from empriv.collecting.sql.aggregates import NotDecomposable
-        from empriv.collecting.sql.decomposing import decompose
+        from empriv.collecting.sql.decompose import decompose
 
         query = queries[0]
         if len(queries) > 1 or (self.options.component is None and (len(query.items) > 1 or query.groups)):
@@ -187,7 +187,7 @@ def _needs_everybody(said: Said) -> str:
 
 def fits_on_driver(session: ClusterSession) -> bool:
     """Whether all results of one number fit in the driver's memory, however they are spread over the databases."""
-    from empriv.collecting.sql.statement import most_entries
+    from empriv.collecting.sql.execute import most_entries
 
     most, free = most_entries(session), free_memory()
     return most <= MOST_ON_DRIVER and (free is None or memory_of(most) <= free)

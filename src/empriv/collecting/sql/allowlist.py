@@ -264,15 +264,6 @@ def check_tables(tree: exp.Expr, tables: Collection[str], text: str = "") -> Non
         raise QueryError(f"The query reads a table {table.name!r}{where} that does not exist. Hint: {there}.{caret}")
 
 
-def check_expression(tree: exp.Expr) -> None:
-    """Refuse an expression of one row that reads a table, or does not follow from the row alone."""
-    if tree.find(exp.Query) is not None or tree.find(exp.Table) is not None:
-        raise QueryError("An expression of columns must not hold a SELECT.")
-    check(exp.select(tree.copy()).from_(_ROWS))
-    if not follows_from_row(tree):
-        raise QueryError("An expression of columns must be a value of one row, without aggregates and windows.")
-
-
 def reads_tables(expression: str) -> bool:
     """Whether an expression reads more than the columns of its row; what cannot be parsed is taken to."""
     try:
@@ -295,7 +286,11 @@ def row_expression(text: str) -> exp.Expr:
     if tree is None or isinstance(tree, exp.Query | exp.DDL | exp.DML | exp.Command):
         raise QueryError("An expression of columns must be one expression.")
     without_comments(tree)
-    check_expression(tree)
+    if tree.find(exp.Query) is not None or tree.find(exp.Table) is not None:
+        raise QueryError("An expression of columns must not hold a SELECT.")
+    check(exp.select(tree.copy()).from_(_ROWS))
+    if not follows_from_row(tree):
+        raise QueryError("An expression of columns must be a value of one row, without aggregates and windows.")
     return tree
 
 
