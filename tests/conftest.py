@@ -36,9 +36,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 # Tests in which answers are verified by really deleting people; elsewhere that would take most of the time.
 VERIFIED = (
-    "tests/collecting/", "tests/fuzz/", "tests/security/", "tests/scale/", "tests/test_docs.py",
+    "tests/collecting/", "tests/fuzz/", "tests/security/", "tests/test_docs.py",
     "tests/first_hours/test_daily_release.py", "tests/first_hours/test_front_door.py", "tests/app/test_app_runs.py",
-    "tests/ledger/test_ledger.py", "tests/scale/test_in_chunks.py::test_they_are_verified",
+    "tests/ledger/test_ledger.py", "tests/auditing/test_chunked.py",
 )  # fmt: skip
 WITH_ALL_DELETIONS = (
     "tests/collecting/test_deletion.py", "tests/fuzz/test_odd_queries.py", "tests/test_docs.py",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property, reduce
@@ -138,17 +138,17 @@ class Results:
     verified: Verified | None = None
 
     def __post_init__(self) -> None:
-        trailing = self.trailing_shape
+        draws = () if self.draws is None else (self.draws,)
+        trailing = draws if self.components is None else (*draws, len(self.components))
         n, entries = len(self.databases), len(self.entry_database)
         if n == 0:
             raise InputError("There must be at least one database, got 0.")
-        for name, array, shape in (
-            ("q", self.q, (n, *trailing)),
-            ("outcomes", self.outcomes, (n, *trailing)),
-            ("entry_q", self.entry_q, (entries, *trailing)),
-            ("entry_outcomes", self.entry_outcomes, (entries, *trailing)),
-            ("starts", self.starts, (len(self.individuals) + 1,)),
-        ):
+        for name, shape in (
+            ("q", (n, *trailing)), ("outcomes", (n, *trailing)), ("entry_q", (entries, *trailing)),
+            ("entry_outcomes", (entries, *trailing)), ("starts", (len(self.individuals) + 1,)),
+            ("entry_database", (entries,)),
+        ):  # fmt: skip
+            array = getattr(self, name)
             if array.shape != shape:
                 raise InputError(f"`{name}` must have shape {shape}, got {array.shape}.")
             kind, numbers = ("f", "floats") if name in ("q", "entry_q") else ("i", "integers")
@@ -161,26 +161,22 @@ class Results:
                 raise InputError(f"`{name}` must be finite wherever its outcome is a number.")
         if self.starts[0] != 0 or self.starts[-1] != entries or np.any(np.diff(self.starts) < 0):
             raise InputError("`starts` must rise from 0 to the number of entries.")
-        if self.entry_database.ndim != 1 or self.entry_database.dtype.kind != "i":
-            raise InputError("`entry_database` must be a row of integers.")
         if entries and not (0 <= self.entry_database.min() and self.entry_database.max() < n):
             raise InputError(f"`entry_database` must hold indices from 0 to {n - 1}.")
         if self.cells is not None and len(self.cells) != len(self.components or ()):
             raise InputError(f"`cells` must be one for each component, got {len(self.cells)}.")
         if self.rows is not None and len(self.rows) != n:
             raise InputError(f"`rows` must be sketches of {n} databases, got {len(self.rows)}.")
-        if self.postprocessed_from is not None and not self._fits(self.postprocessed_from):
+        before = self.postprocessed_from
+        if before is not None and not (
+            len(before.components or ()) == len(self.components or ())
+            and before.n_databases == n
+            and np.array_equal(before.starts, self.starts)
+            and np.array_equal(before.entry_database, self.entry_database)
+        ):
             raise InputError(
                 "`postprocessed_from` must have the same databases, entries and numbers as what is made from it."
             )
-
-    def _fits(self, other: Results) -> bool:
-        return (
-            len(other.components or ()) == len(self.components or ())
-            and other.n_databases == self.n_databases
-            and np.array_equal(other.starts, self.starts)
-            and np.array_equal(other.entry_database, self.entry_database)
-        )
 
     def __repr__(self) -> str:
         several = "" if self.components is None else f", {len(self.components)} components"
@@ -194,12 +190,6 @@ class Results:
         if self.draws is not None:
             facts.append(("draws of each", self.draws))
         return table_html("Results of a query", [name for name, _ in facts], [[f"{count:,}" for _, count in facts]])
-
-    @property
-    def trailing_shape(self) -> tuple[int, ...]:
-        """Shape of one result: draws, then components."""
-        draws = () if self.draws is None else (self.draws,)
-        return draws if self.components is None else (*draws, len(self.components))
 
     @property
     def n_databases(self) -> int:
@@ -527,19 +517,13 @@ class Results:
         if self.rows is not None:
             facts["rows"], sketches = self.rows.to_parts()
             arrays |= sketches
-        sources = list(self._sources())
-        if sources:
-            facts["postprocessed_from"] = [{"components": part.components, "draws": part.draws} for part in sources]
-        for k, part in enumerate(sources):
-            arrays.update({f"postprocessed_from_{k}_{name}": getattr(part, name) for name in _ANSWERS})
-        return facts, arrays
-
-    def _sources(self) -> Iterator[Results]:
-        """What these were made from, what that was made from, and so on."""
-        source = self.postprocessed_from
+        source = self.postprocessed_from  # what these were made from, what that was made from, and so on
         while source is not None:
-            yield source
+            known = facts.setdefault("postprocessed_from", [])
+            arrays |= {f"postprocessed_from_{len(known)}_{name}": getattr(source, name) for name in _ANSWERS}
+            known.append({"components": source.components, "draws": source.draws})
             source = source.postprocessed_from
+        return facts, arrays
 
     @staticmethod
     def from_parts(meta: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> Results:
@@ -558,7 +542,7 @@ class Results:
 
 def _results_of(meta: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]], before: Results | None) -> Results:
     components, draws = meta["components"], meta["draws"]
-    if components is not None and not (isinstance(components, list) and all(map(_is_text, components))):
+    if components is not None and not (isinstance(components, list) and _are_texts(components)):
         raise TypeError("components")
     if draws is not None and (isinstance(draws, bool) or not isinstance(draws, int) or draws < 1):
         raise TypeError("draws")
@@ -583,9 +567,13 @@ def _results_of(meta: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]],
 def _cell_of(facts: Any) -> Cell:
     number, keys = facts
     pairs = tuple((column, value) for column, value in keys)
-    if not all(map(_is_text, (number, *(text for pair in pairs for text in pair)))):
+    if not _are_texts((number, *(text for pair in pairs for text in pair))):
         raise TypeError("cells")
     return Cell(number, pairs)
+
+
+def _are_texts(values: Iterable[Any]) -> bool:
+    return all(isinstance(value, str) for value in values)
 
 
 def _verified_of(facts: Any) -> Verified | None:
@@ -634,10 +622,6 @@ _LABELS = ("databases", "individuals")
 _ARRAYS = ("q", "outcomes", "databases", "individuals", "starts", "entry_database", "entry_q", "entry_outcomes")
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
 def outcomes_of(values: npt.ArrayLike) -> npt.NDArray[np.int8]:
     """Outcome of each float: NaN, the infinities, or a number."""
     values = np.asarray(values, np.float64)
@@ -678,18 +662,23 @@ def _entry_keys(part: Results) -> IntArray:
 
 def _columns(
     part: Results, keys: IntArray, union: IntArray, database: IntArray, draws: int | None
-) -> tuple[FloatArray, npt.NDArray[np.int8], FloatArray, npt.NDArray[np.int8]]:
-    """q, outcomes, entry_q, entry_outcomes of one part at all entries, with axes for draws and components."""
+) -> list[npt.NDArray[Any]]:
+    """The arrays of `_ANSWERS` of one part at all entries, with axes for draws and components."""
     place = np.searchsorted(union, keys)
-    out: list[npt.NDArray[Any]] = []
-    for with_all, without in ((part.q, part.entry_q), (part.outcomes, part.entry_outcomes)):
+
+    def full(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        if draws is not None and part.draws is None:
+            array = np.repeat(array[:, None], draws, axis=1)
+        return array[..., None] if part.components is None else array
+
+    def at_all(with_all: npt.NDArray[Any], without: npt.NDArray[Any]) -> npt.NDArray[Any]:
         entries = with_all[database]
         entries[place] = without
-        for array in (with_all, entries):
-            repeated = draws is not None and part.draws is None
-            full: npt.NDArray[Any] = np.repeat(array[:, None], draws or 1, axis=1) if repeated else array
-            out.append(full[..., None] if part.components is None else full)
-    return out[0], out[2], out[1], out[3]
+        return full(entries)
+
+    return [
+        full(part.q), full(part.outcomes), at_all(part.q, part.entry_q), at_all(part.outcomes, part.entry_outcomes),
+    ]  # fmt: skip
 
 
 def _distinct(names: Sequence[str]) -> tuple[str, ...]:

@@ -42,7 +42,7 @@ def audit(data: empriv.Databases) -> empriv.Audit:
 
 
 def test_what_is_known_is_collected_and_taken_out(audit: empriv.Audit) -> None:
-    names = [term.name for term in audit.against.left.fit.terms]
+    names = [term.name for term in audit.against.residuals.fit.terms]
     assert names[:3] == ["count(*)", "trend", "weekday"]
     assert audit.delta(EPSILON) > 2 * audit.risk.delta(EPSILON)
     assert audit.bounds(EPSILON).upper < 1.0
@@ -75,7 +75,7 @@ def test_categories_are_saved_as_well(data: empriv.Databases, tmp_path: Path) ->
     made.save(tmp_path / "audit.empriv")
     loaded = empriv.load(tmp_path / "audit.empriv")
     assert np.array_equal(loaded.delta_i(EPSILON), made.delta_i(EPSILON))
-    assert loaded.against.left.dropped == 2
+    assert loaded.against.residuals.dropped == 2
 
 
 def test_the_report_shows_it(audit: empriv.Audit, tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_the_cover_is_that_of_what_is_left(audit: empriv.Audit) -> None:
     assert 0 <= audit.cover(EPSILON, 0.05) < audit.risk.cover(EPSILON, 0.05)
     both = audit.verdict(epsilon=EPSILON, delta=0.05)
     assert both.day is not None
-    assert both.day.days == len(audit.against.left.original.entry_database)  # type: ignore[union-attr]
+    assert both.day.days == len(audit.against.residuals.original.entry_database)  # type: ignore[union-attr]
     with pytest.raises(empriv.InputError, match="presence"):
         audit.verdict(epsilon=EPSILON, delta=0.1, presence="always")
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from empriv.collecting.functions.calls import Presence, collect_calls
-from empriv.collecting.functions.chunks import Fetch, FunctionQuery
+from empriv.collecting.function_calls import Fetch, FunctionQuery
+from empriv.collecting.function_runs import Presence, collect_calls
 from empriv.results import Results
 
 

@@ -9,7 +9,7 @@ import polars
 import pyarrow
 import pytest
 
-from empriv.collecting.functions.chunks import ABSENT, FAILED, SCALAR, align, read_answer
+from empriv.collecting.function_calls import ABSENT, FAILED, SCALAR, align, read_answer
 from empriv.errors import QueryError
 from empriv.results import Outcome
 

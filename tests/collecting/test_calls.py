@@ -20,9 +20,9 @@ from calling import called
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import empriv.collecting.functions.calls as calls
+import empriv.collecting.function_runs as calls
 from empriv.base.storage import open_checkpoint
-from empriv.collecting.functions.chunks import Chunk
+from empriv.collecting.function_calls import Chunk
 from empriv.errors import InputError, QueryError, SourceError
 from empriv.results import Outcome
 
@@ -517,8 +517,8 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path, change):
 SCRIPT = """
 import sys, time
 import numpy as np
-from empriv.collecting.functions.calls import Presence, collect_calls
-from empriv.collecting.functions.chunks import FunctionQuery
+from empriv.collecting.function_runs import Presence, collect_calls
+from empriv.collecting.function_calls import FunctionQuery
 
 N_DATABASES, N_INDIVIDUALS = 3, 40
 folder, jobs, pause = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
@@ -600,7 +600,7 @@ def test_an_interrupted_run_goes_on_without_repeating_or_losing_work(tmp_path, b
 @pytest.mark.slow
 def test_stopping_early_is_not_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
     """joblib warns of results that nobody took; a run that ends at an error leaves some, and that is no news."""
-    from empriv.collecting.functions import calls
+    from empriv.collecting import function_runs as calls
 
     def slow(_query: object, _fetch: object, task: int) -> int:
         time.sleep(0.02 * task)

@@ -12,8 +12,8 @@ import pytest
 from calling import called
 
 import empriv
-import empriv.collecting.functions.calls as calls
-from empriv.collecting.functions.chunks import Chance, chance_of
+import empriv.collecting.function_runs as calls
+from empriv.collecting.function_calls import Chance, chance_of
 from empriv.errors import InputError
 
 PEOPLE, DATABASES = 12, 60

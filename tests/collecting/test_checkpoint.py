@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from empriv.base.storage import open_checkpoint
-from empriv.collecting.functions.chunks import Chunk
-from empriv.collecting.functions.fingerprint import fingerprint
+from empriv.collecting.function_calls import Chunk
+from empriv.collecting.function_runs import fingerprint
 from empriv.errors import FileFormatError, InputError
 
 MARK = bytes(range(32))
@@ -292,7 +292,7 @@ def fingerprint_elsewhere(tmp_path, source, hash_seed):
 
 
 SOURCE = """
-from empriv.collecting.functions.fingerprint import fingerprint
+from empriv.collecting.function_runs import fingerprint
 
 CUT = 3
 CACHE = {}

@@ -207,7 +207,7 @@ def test_ctrl_c_stops_a_statement_and_leaves_no_file(table: str, tmp_path: Path)
 
 def test_workers_load_neither_engine_nor_parser() -> None:
     code = (
-        "import sys, empriv.collecting.functions.chunks; "
+        "import sys, empriv.collecting.function_calls; "
         "print([name for name in ('duckdb', 'sqlglot', 'pandas', 'scipy') if name in sys.modules])"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

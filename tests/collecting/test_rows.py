@@ -6,7 +6,7 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
-from empriv.collecting.functions.database_rows import group_rows
+from empriv.collecting.function_calls import group_rows
 from empriv.errors import SourceError
 
 CODES = np.array([1, 0, -1, 1, 2])

@@ -22,13 +22,13 @@ import psutil
 import pytest
 
 import empriv
+from empriv.auditing import cluster
+from empriv.auditing.chunked import ChunkOptions, model_of, nobody_listed
+from empriv.auditing.cluster import measured_batches
 from empriv.collecting import SparkEngine, collect, databases, subsamples
-from empriv.collecting.engines.spark.failures import querying
+from empriv.collecting.engines.spark.tables import querying
 from empriv.errors import InputError, QueryError, SourceError
 from empriv.measuring.line import risk
-from empriv.scale import cluster
-from empriv.scale.cluster import measured_batches
-from empriv.scale.measure_chunks import ChunkOptions, model_of, nobody_listed
 from spark_sessions import EPSILONS, JAVA, QUIET, SPARK, in_chunks, leftovers, rows
 
 pytestmark = [JAVA, SPARK, QUIET]
@@ -123,7 +123,7 @@ def test_more_results_than_a_driver_should_hold_are_measured_in_chunks(
     data = databases(rows(300), database="day", individual="who")
     few = empriv.audit(data, "sum(x)", epsilon=0.1, engine=SparkEngine(spark))
     assert not few.in_chunks
-    monkeypatch.setattr("empriv.auditing.in_chunks.MOST_ON_DRIVER", 100)
+    monkeypatch.setattr("empriv.auditing.memory.MOST_ON_DRIVER", 100)
     many = empriv.audit(data, "sum(x)", epsilon=0.1, engine=SparkEngine(spark))
     assert many.in_chunks
     assert many.delta(0.1) == pytest.approx(few.delta(0.1), abs=1e-9)

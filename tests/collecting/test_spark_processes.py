@@ -19,8 +19,8 @@ import psutil
 import pytest
 
 import empriv
+from empriv.auditing import cluster
 from empriv.collecting import SparkEngine, collect, databases
-from empriv.scale import cluster
 from spark_sessions import EPSILONS, JAVA, QUIET, SOURCES, SPARK, TESTS, in_chunks, leftovers, rows
 
 pytestmark = [JAVA, SPARK, QUIET]

@@ -6,7 +6,7 @@ import pytest
 from sqlglot import parse_one
 
 from empriv.collecting import DuckDBEngine, databases
-from empriv.collecting.engines.spark.dialect import kept_parts, plain_ranges, to_spark
+from empriv.collecting.engines.spark.statements import kept_parts, plain_ranges, to_spark
 from empriv.collecting.queries import query_of
 from empriv.collecting.sql.decompose import decompose
 from empriv.collecting.sql.execute import survey

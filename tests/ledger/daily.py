@@ -11,7 +11,7 @@ import numpy as np
 from asking import asked
 
 from empriv.errors import RefusalError
-from empriv.ledger import Ledger, PricesByName, Release, identity_of
+from empriv.ledger import Ledger, Prices, Release, identity_of
 
 START = date(2020, 1, 1)
 PEOPLE = ["Ada", "Bob", "Eve"]
@@ -21,7 +21,7 @@ SQUARES = np.array([0.020, 0.011, 0.0])
 def of_day(number: int, **changed: object) -> Release:
     """The release of one day; Ada's price is the largest."""
     day = str(START + timedelta(days=number))
-    prices = PricesByName(PEOPLE, SQUARES, np.array([0.0, 1e-5, 0.0]))
+    prices = Prices(PEOPLE, SQUARES, np.array([0.0, 1e-5, 0.0]))
     facts = {"identity": identity_of([day]), "database": day, "plan": "one plan", "prices": prices, **changed}
     return asked(**facts)  # type: ignore[arg-type]
 

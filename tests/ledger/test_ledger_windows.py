@@ -15,8 +15,8 @@ from daily import PEOPLE, SQUARES, of_day
 from scipy.stats import norm
 
 from empriv.errors import InputError, RefusalError
-from empriv.ledger import Figures, Ledger, Policy, PriceEntry, PricesByName, ReleaseEntry, identity_of
-from empriv.ledger.budget import Account, Prices, windows_with
+from empriv.ledger import Figures, Ledger, Policy, PriceEntry, Prices, ReleaseEntry, identity_of
+from empriv.ledger.budget import Plans, windows_with
 from empriv.ledger.values import day_of, window_of
 
 EPSILON, DELTA = 1.0, 0.05
@@ -70,7 +70,7 @@ def test_a_release_that_alone_breaks_the_limit_is_refused_whatever_its_prices(tm
     assert days_released(ledger) == 0
     ledger.release(of_day(0, achieved=Figures(EPSILON, DELTA)), lambda: 1.0)
     # what its certificate says of it alone is nearer than a price, which counts from the second on
-    dear = PricesByName(PEOPLE, np.full(len(PEOPLE), 4.0), np.zeros(len(PEOPLE)))
+    dear = Prices(PEOPLE, np.full(len(PEOPLE), 4.0), np.zeros(len(PEOPLE)))
     ample = Ledger(tmp_path / "ample.ledger", policy=Policy(epsilon=EPSILON, delta=DELTA, window="40d"))
     ample.release(of_day(0, achieved=Figures(EPSILON, DELTA), prices=dear), lambda: 1.0)
     with pytest.raises(RefusalError, match="With this one, the 2 releases"):
@@ -99,8 +99,8 @@ def test_one_too_many_in_a_window_of_releases(tmp_path: Path) -> None:
 def test_people_of_different_plans_are_added_up_by_name(tmp_path: Path) -> None:
     """Who is in one plan only has no price in the other; the same person in both is found by name."""
     ledger = make(tmp_path, delta=exact(0.3) + 1e-9)
-    shop = PricesByName(["Ada", "Bob"], np.array([0.2, 0.01]), np.zeros(2))
-    clinic = PricesByName(["Bob", "Eve"], np.array([0.29, 0.25]), np.zeros(2))
+    shop = Prices(["Ada", "Bob"], np.array([0.2, 0.01]), np.zeros(2))
+    clinic = Prices(["Bob", "Eve"], np.array([0.29, 0.25]), np.zeros(2))
     ledger.release(of_day(0, plan="shop", prices=shop), lambda: 1.0)
     ledger.release(of_day(1, plan="clinic", prices=clinic, query="avg(amount)"), lambda: 1.0)
     assert ledger.left().spent.delta == pytest.approx(exact(0.30), abs=1e-12)
@@ -124,7 +124,7 @@ def test_without_prices_everybody_is_the_one_who_is_told_most(tmp_path: Path) ->
     ledger.release(of_day(0, plan=None, prices=None, achieved=achieved), lambda: 1.0)
     assert ledger.left().spent.delta == pytest.approx(0.01, abs=1e-9)
     ledger.release(of_day(1), lambda: 1.0)
-    square = Prices.for_anybody(0.01, EPSILON).squares[0] + SQUARES[0]
+    square = Prices.for_anybody(Figures(EPSILON, 0.01)).squares[0] + SQUARES[0]
     assert ledger.left().spent.delta == pytest.approx(exact(square), abs=1e-9)
 
 
@@ -142,7 +142,7 @@ def test_two_queries_of_one_database_must_be_measured_together(tmp_path: Path) -
         ledger.release(of_day(0, query="avg(amount)"), lambda: 1.0)
     joint = together(0.03, first, epsilon=EPSILON)
     ledger.release(of_day(0, query="avg(amount)", joint=joint), lambda: 1.0)
-    square = Prices.for_anybody(0.03, EPSILON).squares[0] + SQUARES[0]
+    square = Prices.for_anybody(Figures(EPSILON, 0.03)).squares[0] + SQUARES[0]
     assert ledger.left().spent.delta == pytest.approx(exact(square), abs=1e-9)
     ledger.release(of_day(1), lambda: 1.0)  # another day needs none
 
@@ -205,11 +205,12 @@ def test_windows_that_hold_a_place_by_brute_force() -> None:
 
 
 def test_accounts_of_people_nobody_tells_of_and_of_leaks() -> None:
-    account = Account(np.array([0.0, np.inf, 0.5]), np.array([0.0, 0.0, np.inf]))
-    assert account.delta_i(0.1).tolist() == [0.0, 1.0, 1.0]
-    assert Prices.for_anybody(0.0, 0.1).squares[0] == 0.0
-    assert Prices.for_anybody(1.0, 0.1).squares[0] == np.inf
-    assert exact(Prices.for_anybody(0.123, 0.4).squares[0], epsilon=0.4) == pytest.approx(0.123, abs=1e-12)
+    for square, escape, delta in ((0.0, 0.0, 0.0), (np.inf, 0.0, 1.0), (0.5, np.inf, 1.0)):
+        told = Plans(np.array([[square], [1.0]]), np.array([[escape], [np.inf]])).figures(np.array([1.0, 0.0]), 0.1)
+        assert (told.delta, told.total_risk) == (delta, delta)
+    assert Prices.for_anybody(Figures(0.1, 0.0)).squares[0] == 0.0
+    assert Prices.for_anybody(Figures(0.1, 1.0)).squares[0] == np.inf
+    assert exact(Prices.for_anybody(Figures(0.4, 0.123)).squares[0], epsilon=0.4) == pytest.approx(0.123, abs=1e-12)
 
 
 def test_windows_are_read() -> None:

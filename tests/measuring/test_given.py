@@ -412,10 +412,10 @@ def test_logarithms_leave_a_hockey_stick_as_it_is():
     logs = empriv.measure(rest, (rest - 0.05)[None])
     results = empriv.Results.from_arrays(q, np.exp(y - 0.05)[None])
     known = empriv.measure(results, known="auto")
-    assert known.left.logarithm
+    assert known.residuals.logarithm
     assert known.delta(EPSILON) == pytest.approx(logs.delta(EPSILON), rel=0.1)
     assert known.influence()[0] == pytest.approx((q - np.exp(y - 0.05)).max())
-    assert not known.without_logarithm().left.logarithm
+    assert not known.without_logarithm().residuals.logarithm
 
 
 def test_the_spread_of_residuals_that_are_mostly_zero_stays_on_their_scale() -> None:
@@ -437,7 +437,7 @@ def grown(shape, seed):
 
 
 def trend_of(risk):
-    return next((term for term in risk.left.fit.terms if term.name == "trend"), number_term("trend", np.zeros(2)))
+    return next((term for term in risk.residuals.fit.terms if term.name == "trend"), number_term("trend", np.zeros(2)))
 
 
 @pytest.mark.parametrize("shape", ["slowing", "turning"])
@@ -445,7 +445,7 @@ def test_a_trend_bends_where_a_straight_one_leaves_a_curve(shape):
     for seed in range(3):
         risk = empriv.audit(grown(shape, seed), epsilon=0.5).against
         assert trend_of(risk).size == 3
-        assert np.std(risk.left.fit.residuals) == pytest.approx(6.0, rel=0.15)  # nothing but the noise is left
+        assert np.std(risk.residuals.fit.residuals) == pytest.approx(6.0, rel=0.15)  # nothing but the noise is left
         errors = {check.code for check in checks(risk, 0.5) if check.severity == "error"}
         assert not errors & {"curvature", "iid", "shape"}, (seed, errors)
 

@@ -11,10 +11,10 @@ import empriv
 from empriv.measuring.series.composition import (
     certain_after,
     composed_delta,
+    delta_of_effects,
     gaussian_delta,
     gaussian_size,
     losses_of,
-    told,
 )
 from empriv.measuring.series.effect_size import l_moments, moments, near_edges, regular, upper_means
 from empriv.measuring.series.repeated import previous_weights
@@ -173,7 +173,9 @@ def test_means_have_an_upper_limit_that_counts_seldom_days():
 def test_gaussian_sizes_invert_their_curve():
     sizes = np.array([0.05, 1.0, 4.0])
     np.testing.assert_allclose(gaussian_size(gaussian_delta(sizes, 0.5), 0.5), sizes, rtol=1e-6)
-    np.testing.assert_allclose(told(sizes**2, 0.1, 0.5), 1 - np.exp(-0.1) * (1 - gaussian_delta(sizes, 0.5)))
+    np.testing.assert_allclose(
+        delta_of_effects(sizes**2, 0.1, 0.5), 1 - np.exp(-0.1) * (1 - gaussian_delta(sizes, 0.5))
+    )
     assert gaussian_size(np.array([0.0, 1.0]), 0.5).tolist() == [0.0, np.inf]
 
 
@@ -300,7 +302,7 @@ def test_previous_answers_move_as_well():
     from empriv.measuring.given.given_risk import measure_given
 
     risk = measure_given(results, empriv.Given("previous"))
-    weights = previous_weights(risk.left)
+    weights = previous_weights(risk.residuals)
     assert list(weights) == [1]
     assert abs(weights[1] - 0.6) < 0.12
     squared = risk.per_publication.estimate.squares[0]

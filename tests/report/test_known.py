@@ -34,17 +34,17 @@ def audit() -> empriv.Audit:
 
 def test_level_band_and_what_is_left_are_those_of_the_model(audit: empriv.Audit) -> None:
     answers, made = chart(audit, "results"), chart(audit, "known")
-    left = audit.against.left  # type: ignore[union-attr]
+    residuals = audit.against.residuals  # type: ignore[union-attr]
     assert answers.data["predicted"][0] is None  # the first day has no previous answer
     answer, predicted, low, high = (np.array(answers.data[name][1:]) for name in ("answer", "predicted", "from", "to"))
-    assert predicted == pytest.approx(left.fit.level, rel=1e-5)
+    assert predicted == pytest.approx(residuals.fit.level, rel=1e-5)
     assert np.mean((low <= answer) & (answer <= high)) == pytest.approx(0.95, abs=0.02)
     assert len(made.data["database"]) == N - 1
-    assert made.data["with everyone"] == pytest.approx((answer - predicted) * left.fit.calm, abs=1e-3)
+    assert made.data["with everyone"] == pytest.approx((answer - predicted) * residuals.fit.calm, abs=1e-3)
     row = int(np.argmax(audit.delta_i(0.1)))
     moved = np.subtract(made.data["with everyone"], made.data["without the most exposed"])
     own = results()
-    assert moved == pytest.approx((own.q - own.entry_q.reshape(PEOPLE, N)[row])[1:] / left.units, abs=1e-3)
+    assert moved == pytest.approx((own.q - own.entry_q.reshape(PEOPLE, N)[row])[1:] / residuals.units, abs=1e-3)
     ElementTree.fromstring(made.svg)
     assert not any(name in json.dumps((made.spec, answers.spec)) for name in (NASTY[0], "client"))
 
@@ -73,7 +73,7 @@ def test_logarithms_are_drawn_in_units_of_the_results() -> None:
     q = np.exp(5 + 0.004 * np.arange(200) + rng.normal(0, 0.1, 200))
     own = empriv.Results.from_arrays(q, q[None] - 1.0)
     audit = empriv.audit(own, epsilon=0.1)
-    assert audit.against.left.logarithm
+    assert audit.against.residuals.logarithm
     made = chart(audit, "results")
     assert np.corrcoef(made.data["predicted"], made.data["answer"])[0, 1] > 0.5
     assert min(made.data["from"]) > 50

@@ -11,7 +11,7 @@ import pytest
 
 import empriv
 from empriv.collecting import collect, databases
-from empriv.collecting.engines.connections.postgresql import connection_to
+from empriv.collecting.engines.connections import connection_to
 from empriv.collecting.sources import Address
 from empriv.errors import EmprivError
 from postgres_server import NEEDED, Server

@@ -215,8 +215,8 @@ def test_a_move_is_as_large_on_a_high_day_as_on_a_low_one_where_logarithms_are_t
         added[np.flatnonzero(mondays)[pick(others[mondays])]] = 0.3
         audit = empriv.audit(Results.from_arrays(others + added, others[None], databases=day.astype(str)))
         assert isinstance(audit.against, GivenRisk)
-        assert audit.against.left.logarithm
-        day_level = np.exp(audit.against.left.fit.level[np.argmax(added)])
+        assert audit.against.residuals.logarithm
+        day_level = np.exp(audit.against.residuals.fit.level[np.argmax(added)])
         assert np.allclose(audit.against.moves().relative.max(), 0.3 / day_level)
         uppers[name] = next(one for one in audit.verdict(epsilon=0.1, delta=0.05).judged if one.where).upper
     assert uppers["low"] == pytest.approx(uppers["high"], rel=0.35)  # levels and fits of the two days differ
@@ -249,7 +249,7 @@ def test_all_say_one_cover(kind: str, tmp_path: Path) -> None:
     audit = panel(kind)
     if kind != "plain":
         assert isinstance(audit.against, GivenRisk)
-        assert audit.against.left.logarithm == (kind == "logarithm")
+        assert audit.against.residuals.logarithm == (kind == "logarithm")
     target = {"epsilon": 0.1, "delta": 0.05}
     hidden, verdict = audit.cover(**target), audit.verdict(**target)
     assert verdict.day is not None
@@ -304,9 +304,9 @@ def test_nothing_is_shown_to_fail_by_the_law_of_the_calmest_day() -> None:
     moved = np.where(weekend, 40.0, 0.0)  # on days that hide it well
     results = empriv.Results.from_arrays(q, [q - moved], databases=days)
     audit = empriv.audit(results, epsilon=1.0)
-    left: Any = audit.against.left  # type: ignore[union-attr]
-    assert left.logarithm
-    assert left.fit.spread is not None
+    residuals: Any = audit.against.residuals  # type: ignore[union-attr]
+    assert residuals.logarithm
+    assert residuals.fit.spread is not None
     verdict = audit.verdict(epsilon=1.0, delta=0.05)
     assert verdict.day is not None
     assert verdict.day.lower == 0.0

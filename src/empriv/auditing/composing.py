@@ -26,14 +26,14 @@ from empriv.ledger import (
     Joint,
     Ledger,
     Policy,
-    PricesByName,
+    Prices,
     Release,
     Released,
     ReleaseEntry,
     Review,
     identity_of,
 )
-from empriv.ledger.budget import Plans, Prices, fits_in_one
+from empriv.ledger.budget import Plans, fits_in_one
 from empriv.ledger.values import label_text
 from empriv.measuring.any_risk import total_risk_of
 from empriv.measuring.densities.density import Density
@@ -53,7 +53,7 @@ _DRAWS = 32
 _POINTS = 400  # noisy results with everyone that are measured, at least: bandwidths take the square of their number
 _SEED = 0
 _ROUNDING = 1e-6  # of the largest influence, in which influences are compared
-_TELLING = 4  # different influences that no other rows are taken to have
+_DISTINCTIVE = 4  # different influences that no other rows are taken to have
 
 
 @dataclass(frozen=True, eq=False)
@@ -295,14 +295,14 @@ def _plan(asked: Audit, law: Mapping[str, Any], policy: Policy) -> str:
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
-def _prices(noise: Noise | TableNoise, policy: Policy) -> PricesByName | None:
+def _prices(noise: Noise | TableNoise, policy: Policy) -> Prices | None:
     """What one release with this noise tells of each person, the upper figure. Several numbers have no such figures:
     None takes everybody for the one who is told most."""
     if not isinstance(noise, Noise) or policy.window is None or policy.epsilon is None:
         return None
     told = noise.publications(policy.epsilon).upper
     names = [str(name) for name in noise.risk.results.individuals.tolist()]
-    return PricesByName(names, told.squares, told.escapes)
+    return Prices(names, told.squares, told.escapes)
 
 
 def releases_fitting(noise: Noise | TableNoise, policy: Policy) -> int | None:
@@ -315,10 +315,9 @@ def releases_fitting(noise: Noise | TableNoise, policy: Policy) -> int | None:
     by_name, alone = _prices(noise, policy), _achieved(noise, policy.epsilon, policy)
     limits = {"delta": policy.delta, "total_risk": policy.total_risk}
     if by_name is None:
-        prices = Prices.for_anybody(alone.delta or 0.0, policy.epsilon)
+        prices = Prices.for_anybody(alone)
     else:
-        people = np.arange(1, len(by_name.people) + 1, dtype=np.uint64)
-        prices = Prices(people, np.asarray(by_name.squares, float), np.asarray(by_name.escapes, float))
+        prices = replace(by_name, people=np.arange(1, len(by_name.people) + 1, dtype=np.uint64))
     # the first is judged by its certificate
     judged = [(getattr(alone, name), limit) for name, limit in limits.items() if limit is not None]
     if not all(figure is not None and figure <= limit for figure, limit in judged):
@@ -368,13 +367,13 @@ def _content(
     if len(here) != 1 or results.outcomes[here[0]].any() or answer != _cells(laws, results.q[here[0]]):
         return Content(answer, None, results.digest)
     place = here[0]
-    shape, telling = _shape(results, place, list(laws.values()))
+    shape, distinctive = _shape(results, place, list(laws.values()))
     return Content(
         answer=answer,
         people=_people(results, place, list(laws.values())),
         results=results.digest,
         shape=shape,
-        telling=telling,
+        distinctive=distinctive,
         rows=None if rows is None else rows.of(place if len(rows) == results.n_databases else 0),
     )
 
@@ -400,7 +399,7 @@ def _people(results: Results, place: int, laws: Sequence[Law]) -> str:
 
 
 def _shape(results: Results, place: int, laws: Sequence[Law]) -> tuple[tuple[str, ...], bool]:
-    """What people change the answer by, beside the one who changes it most; and whether that is telling.
+    """What people change the answer by, beside the one who changes it most; and whether that is distinctive.
 
     Of answers a + b q(x), people's influences are b times those of q: divided by the largest size, and with the sign of
     the first that is not 0, they are the same for all a and b. Two roundings, half a step apart: last digits that
@@ -425,7 +424,7 @@ def _shape(results: Results, place: int, laws: Sequence[Law]) -> tuple[tuple[str
     texts = tuple(repr((facts, np.floor(parts / _ROUNDING + half).astype(int).tolist())) for half in (0.0, 0.5))
     steps = np.array([law.granularity for law in laws])
     distinct = {tuple(cells) for cells in np.rint(changes / steps).tolist()} - {(0.0,) * len(steps)}
-    return texts, len(distinct) >= _TELLING
+    return texts, len(distinct) >= _DISTINCTIVE
 
 
 def _achieved(noise: Noise | TableNoise, epsilon: float, policy: Policy) -> Figures:

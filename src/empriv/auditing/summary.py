@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from empriv.auditing.totals import TotalledRisk
 from empriv.base.text import lines_html
 from empriv.measuring import AnyRisk, GivenRisk, Risk, TableRisk, WorstRisk
 from empriv.measuring.line.atoms import Atom, Pairs
 from empriv.measuring.tables import GivenTableRisk
 from empriv.results import Outcome
-from empriv.scale.totalled_risk import TotalledRisk
 from empriv.validate.bounds.line_bounds import floor
 from empriv.validate.checks.check import leak_sentence
 from empriv.validate.checks.whole_tables import from_below

@@ -44,22 +44,15 @@ class RowSketch:
         return float(self.digests[count - 1]) / _ALL if len(self.digests) >= count else 2.0
 
 
-@dataclass(frozen=True)
-class KeptSketch:
-    """What a ledger knows of an earlier sketch beside its digests: how many there are, and their reach."""
-
-    count: int
-    reach: float
-
-
-def shares_rows(sketch: RowSketch, other: KeptSketch, shared: int) -> bool:
+def shares_rows(sketch: RowSketch, shared: int, count: int, reach: float) -> bool:
     """Whether two databases share at least a tenth of the rows of the smaller.
 
-    ``shared`` are the digests that both sketches hold. Those of one that lie within the other's reach are a sample of
-    its rows: their number is counted in one, and expected, ``count * reach / other.reach``, in the other.
+    ``shared`` are the digests that both sketches hold, ``count`` and ``reach`` those of the other. The digests of one
+    that lie within the other's reach are a sample of its rows: their number is counted in the one, and expected,
+    ``count * sketch.reach / reach``, in the other.
     """
-    expected = other.count * min(1.0, sketch.reach / other.reach)
-    sample = min(float(sketch.below(other.reach)), expected)
+    expected = count * min(1.0, sketch.reach / reach)
+    sample = min(float(sketch.below(reach)), expected)
     return shared > 0 and shared >= _SHARE * sample
 
 

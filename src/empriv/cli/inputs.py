@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def audit_of(settings: Settings, engine: Any) -> Audit:
     """The audit that settings ask for."""
     import empriv
-    from empriv.auditing.in_chunks import KEEP
+    from empriv.auditing.memory import KEEP
     from empriv.ledger import Ledger
 
     audited = empriv.audit(

@@ -18,8 +18,7 @@ from empriv.cli.terminal import printable
 from empriv.errors import InputError
 
 if TYPE_CHECKING:
-    from empriv.ledger import Entry, Figures, Ledger, Policy
-    from empriv.ledger.budget import Remaining
+    from empriv.ledger import Entry, Figures, Ledger, Policy, Remaining
 
 _path = click.argument("path", metavar="LEDGER")
 _json = click.option("--json", metavar="PATH", help="Write this as JSON; - prints it instead.")

@@ -1,6 +1,6 @@
 """Rows → `Results`: a query's result on every database, with everyone and without each individual.
 
-`sources` says where the rows are, `queries` what is asked, `rewrite` how SQL is asked once for everybody, `calls`
+`sources` says where the rows are, `queries` what is asked, `sql` how it is asked once for everybody, `function_runs`
 how a Python function is; an engine such as `duckdb` does it, and `run_query` joins them. What results mean is for
 `measuring`. Names are imported when first used, so that a worker process which only calls a function loads neither
 an engine nor a parser of SQL.

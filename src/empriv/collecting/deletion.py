@@ -13,7 +13,7 @@ else (`Apart`), and while a query is asked of one database, the rows of the othe
 A query that reads anybody's row past being left out differs wherever they are in the half that was deleted. Who is in
 which half, and which databases are looked at, is drawn from the system's entropy when it happens.
 
-`functions/verify_calls.py` does the same for Python functions.
+`function_runs.verify_calls` does the same for Python functions.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from sqlglot import exp
 
 from empriv.collecting.assemble import NO_GROUP, Group, group_value
 from empriv.collecting.engines.engine import Apart, Engine, Gone, Rows, Session
-from empriv.collecting.functions.verify_calls import ALONE, HALVES, MOST_DATABASES
+from empriv.collecting.function_runs import ALONE, HALVES, MOST_DATABASES
 from empriv.collecting.queries import Query
 from empriv.collecting.sources import Databases
 from empriv.collecting.sql.aggregates import NotDecomposable

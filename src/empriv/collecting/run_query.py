@@ -281,9 +281,8 @@ def explain(
 
 
 def _run_function(engine: Engine, data: Databases, function: Callable[..., Any], run: Run) -> Results:
-    from empriv.collecting.functions.calls import assemble_calls, collect_calls, presence_of
-    from empriv.collecting.functions.chunks import FunctionQuery
-    from empriv.collecting.functions.verify_calls import copier, verify_calls
+    from empriv.collecting.function_calls import FunctionQuery
+    from empriv.collecting.function_runs import assemble_calls, collect_calls, copier, presence_of, verify_calls
 
     query = FunctionQuery(function, run.draws, run.rng)
     if isinstance(engine, ClusterEngine):
@@ -307,7 +306,7 @@ def _run_function(engine: Engine, data: Databases, function: Callable[..., Any],
 
 def tables_inside(path: str) -> tuple[str, ...]:
     """Tables of an SQLite or DuckDB file, by name, for a person who chooses one."""
-    from empriv.collecting.engines.connections import sqlite
+    from empriv.collecting.engines.connections import sqlite_tables
     from empriv.collecting.engines.duckdb.tables import table_names
 
-    return sqlite.table_names(path) if is_sqlite(path) else table_names(path)
+    return sqlite_tables(path) if is_sqlite(path) else table_names(path)

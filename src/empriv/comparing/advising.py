@@ -17,8 +17,10 @@ import numpy as np
 
 from empriv.auditing.audit import Audit
 from empriv.auditing.deciding import cover_with, reasons_against
-from empriv.auditing.knowledge import infer_public_knowledge, known_from_parts, known_to_parts
+from empriv.auditing.files import known_from_parts, known_to_parts
+from empriv.auditing.knowledge import infer_public_knowledge
 from empriv.auditing.make_audit import audit as audit_results
+from empriv.auditing.totals import refuse_totals
 from empriv.base.progress import progress as progress_bar
 from empriv.collecting.queries import queries_in
 from empriv.collecting.run_query import Run, run_query
@@ -39,7 +41,6 @@ from empriv.protocols.changed_queries import (
     zero_text,
 )
 from empriv.results import FloatArray, Outcome, Results
-from empriv.scale.totalled_risk import refuse_totals
 from empriv.validate.verdict import PASS, UNRESOLVED
 from empriv.words import what_to_do as words
 

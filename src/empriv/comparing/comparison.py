@@ -18,6 +18,7 @@ import numpy as np
 
 from empriv.auditing.audit import Audit
 from empriv.auditing.make_audit import DEFAULT_EPSILONS, audit, with_known
+from empriv.auditing.totals import refuse_totals
 from empriv.base.arguments import rising_epsilons
 from empriv.base.progress import progress
 from empriv.base.text import visible
@@ -33,7 +34,6 @@ from empriv.noise.noise import Noise
 from empriv.noise.table_noise import TableNoise
 from empriv.protocols import Protocol, plain
 from empriv.results import FloatArray, IntArray, Outcome, Results
-from empriv.scale.totalled_risk import refuse_totals
 from empriv.validate.bounds import Bounds, bounds
 from empriv.words import what_to_do as ways_words
 from empriv.words.sentences import number, percent

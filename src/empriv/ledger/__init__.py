@@ -5,6 +5,7 @@ are what it is told. See docs/again.md.
 """
 
 from empriv.ledger.book import Ledger, Released, Verification
+from empriv.ledger.budget import Prices, Remaining
 from empriv.ledger.values import (
     Content,
     Entry,
@@ -15,7 +16,6 @@ from empriv.ledger.values import (
     Policy,
     PolicyEntry,
     PriceEntry,
-    PricesByName,
     Release,
     ReleaseEntry,
     Review,
@@ -33,10 +33,11 @@ __all__ = [
     "Policy",
     "PolicyEntry",
     "PriceEntry",
-    "PricesByName",
+    "Prices",
     "Release",
     "ReleaseEntry",
     "Released",
+    "Remaining",
     "Review",
     "Verification",
     "identity_of",

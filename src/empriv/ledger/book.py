@@ -10,7 +10,7 @@
 
 A crash before the commit leaves nothing, and nothing was shown. A crash after it leaves an entry whose answer may not
 have been shown: asking again gives that answer. The work does not grow with the entries: the whole chain is read by
-`verify` alone. The file is `store`'s, the chain `chain`'s, the policy `limits`'.
+`verify` alone. The file is `store`'s, the chain `chain`'s, the policy `budget`'s.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import hashlib
 import json
 import secrets
 import sqlite3
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -27,10 +26,11 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from empriv.base.storage import archive_from_bytes, archive_to_bytes, write_atomically
 from empriv.collecting.sql.forms import form_of
 from empriv.errors import InputError, LedgerError, RefusalError
 from empriv.ledger import store
-from empriv.ledger.budget import refusal, spent_words
+from empriv.ledger.budget import Remaining, refusal, remaining_of, spending_of, spent_words
 from empriv.ledger.chain import (
     START,
     Digests,
@@ -50,7 +50,7 @@ from empriv.ledger.chain import (
     sealed_label,
     text_faults,
 )
-from empriv.ledger.same_rows import Known, ToldApart
+from empriv.ledger.same_rows import Distinct, EarlierReleases
 from empriv.ledger.values import (
     Answer,
     Entry,
@@ -69,11 +69,10 @@ from empriv.ledger.values import (
 
 if TYPE_CHECKING:
     from empriv.base.row_sketches import RowSketches
-    from empriv.ledger.budget import Remaining
     from empriv.results import Results
 
 _TIMEOUT = 30.0
-_LOOKED_AT = 32  # entries at the end, and somewhere in the chain, that each step computes anew
+_CHECKED = 32  # entries at the end, and somewhere in the chain, that each step computes anew
 
 
 @dataclass(frozen=True)
@@ -182,9 +181,9 @@ class Ledger:
                 row.entry: row
                 for row in map(_one(connection), store.entries_from(connection, store.overlaps(connection, digests)))
             }
-            apart = ToldApart(connection, identity, digests)
+            distinct = Distinct(connection, identity, digests)
             for sketch in [None] if rows is None else map(rows.of, range(len(rows))):
-                found |= {row.entry: row for row in apart.sharing_rows(sketch, key)}
+                found |= {row.entry: row for row in distinct.sharing_rows(sketch, key)}
             return tuple(_entry(connection, found[number], self.path) for number in sorted(found))
 
     def results_of(self, entry: ReleaseEntry) -> Results | None:
@@ -195,7 +194,9 @@ class Ledger:
             content = store.read_results(connection, entry.id)
         if content is None or _sha(content) != entry.results:
             raise _tampered(self.path, f"The results of entry {entry.id} are missing or were changed.")
-        return _unpacked(content)
+        from empriv.results import Results
+
+        return Results.from_parts(*archive_from_bytes(content, kinds=("results",)))
 
     def release(self, release: Release, draw: Callable[[], Any]) -> Released:
         """Write a release and give its noisy answer; the same release again gives the same answer.
@@ -215,7 +216,10 @@ class Ledger:
         """
         if release.review is not None and release.review.outcome == "refused":
             raise RefusalError("A checker refused this release. Hint: change the query or its noise, and ask again.")
-        archive = None if release.results is None else _packed(release.results)
+        archive = None
+        if release.results is not None:
+            meta, arrays = release.results.to_parts()
+            archive = archive_to_bytes(kind="results", meta=meta, arrays=arrays)
         form_of(release.query)  # parsed, and remembered, before others have to wait
         with store.opened(self.path, timeout=self.timeout) as connection:
             with store.transaction(connection, write=True):
@@ -223,24 +227,22 @@ class Ledger:
                 digests = digests_of(release.identity, key)
                 asked = indexed(release, digests, key, entry=head.count + 1, further=False)
                 sharing = store.overlaps(connection, digests)
-                known = Known(connection, release, digests, asked, key, tuple(sharing))
-                for row in known.same_rows:
+                earlier = EarlierReleases(connection, release, digests, asked, key, tuple(sharing))
+                for row in earlier.same_rows:
                     sharing.setdefault(row.fingerprint, 0)
-                stored = known.stored()
+                stored = earlier.stored()
                 if stored is not None:
-                    earlier = _entry(connection, stored, self.path)
-                    return Released(earlier.answer, True, earlier)
-                asked = replace(asked, further=known.further())
+                    entry = _entry(connection, stored, self.path)
+                    return Released(entry.answer, True, entry)
+                asked = replace(asked, further=earlier.further())
                 policy = _policy(connection, self.path)
-                reason = _reason(connection, policy, release, asked, known, sharing, self.path)
+                reason = _reason(connection, policy, release, asked, earlier, sharing, self.path)
                 spending = None
                 if reason is None and policy.window is not None:
-                    from empriv.ledger.budget import Spending  # arrays, which a ledger without a window does without
-
-                    spending = Spending.of(connection, policy, release, asked, key)
-                    reason = spending.refusal()
+                    spending = spending_of(connection, policy, release, asked.entry, key)
+                    reason = spending.refusal
                 if reason is None:
-                    reason = self._scaled(connection, release, known)
+                    reason = self._scaled(connection, release, earlier)
                 if reason is not None:
                     raise RefusalError(f"The ledger {self.path.name!r} refuses the release. {reason}")
                 facts = _facts(release, digests, asked, key)
@@ -248,9 +250,12 @@ class Ledger:
                 facts["results"] = None if archive is None else _sha(archive)
                 previous = head.hash
                 if spending is not None:
-                    previous = spending.write_prices(connection, previous)
-                    facts |= spending.facts
-                    asked = replace(asked, entry=spending.entry)
+                    facts |= {"prices": spending.held_by, "day": spending.day}
+                    if spending.written is not None:  # the prices take the number that the release was to have
+                        text, content = spending.written
+                        previous = store.append(connection, text, previous=previous)
+                        store.add_results(connection, spending.held_by, content)
+                        asked = replace(asked, entry=asked.entry + 1)
                 body = body_of(asked.entry, "release", facts)
                 store.add_identity(connection, digests)
                 written = store.append(connection, body, previous=previous)
@@ -260,18 +265,18 @@ class Ledger:
                 if archive is not None:
                     store.add_results(connection, asked.entry, archive)
             # Only here, after the commit, may anybody see the answer.
-            entry = entry_from_json(json.loads(body), previous=previous, hash=written)
-            assert isinstance(entry, ReleaseEntry)
-            return Released(entry.answer, False, _with_kept(entry, asked, key))
+            made = entry_from_json(json.loads(body), previous=previous, hash=written)
+            assert isinstance(made, ReleaseEntry)
+            return Released(made.answer, False, _with_kept(made, asked, key))
 
-    def _scaled(self, connection: sqlite3.Connection, release: Release, known: Known) -> str | None:
+    def _scaled(self, connection: sqlite3.Connection, release: Release, earlier: EarlierReleases) -> str | None:
         """Why nothing is drawn for a question that was asked of these rows, shifted or scaled; None if it was not.
 
         The same text with other noise is not meant: it is a further look, which is counted and measured as one.
         """
         covered = () if release.joint is None else release.joint.entries
         form = form_of(release.query)
-        for row in known.scaled():
+        for row in earlier.scaled():
             entry = _entry(connection, row, self.path)
             if row.entry not in covered and form_of(entry.query) != form:
                 return (
@@ -283,11 +288,9 @@ class Ledger:
 
     def left(self) -> Remaining:
         """What the latest window of the policy has spent, and how many more releases like the last fit."""
-        from empriv.ledger.budget import left_of
-
         with self._reading() as connection:
             check_recent_entries(connection, self.path)
-            return left_of(connection, _policy(connection, self.path))
+            return remaining_of(connection, _policy(connection, self.path))
 
     def knows_plan(self, plan: str, *, scope: str = "") -> bool:
         """Whether the prices of a plan are kept already."""
@@ -338,8 +341,6 @@ class Ledger:
         Each line has ``entry``, ``previous`` and ``hash``, from which the chain can be verified without the ledger.
         Labels of databases and results are not in it; noisy answers, which are public, are.
         """
-        from empriv.base.storage import write_atomically
-
         target = Path(path)
         if store.exists(target) and target.samefile(self.path):
             raise LedgerError("The export must go to another file than the ledger.")
@@ -366,22 +367,22 @@ def check_recent_entries(connection: sqlite3.Connection, path: Path) -> tuple[by
     """
     if store.version_of(connection)[1]:
         raise _tampered(path, "`verify` found damage, and nothing is released until it finds none.")
-    faults = store.schema_faults(connection)
+    faults, _ = store.schema_faults(connection)
     if faults:
         raise _tampered(path, faults[0])
     key, head, last = store.read_key(connection), store.read_head(connection), store.read_last(connection)
     if head is None or last == 0 or head[0] != last:
         # Few steps come here, and then the whole chain says best what is wrong.
         raise _tampered(path, (faults_of(store.read_rows(connection), head, key) or ["Its end is not clear."])[0])
-    start = max(1, last - _LOOKED_AT + 1)
+    start = max(1, last - _CHECKED + 1)
     middle = 1 + secrets.randbelow(start)
-    stretches = ((1, 1), (middle, min(start, middle + _LOOKED_AT - 1)), (start, last))
+    stretches = ((1, 1), (middle, min(start, middle + _CHECKED - 1)), (start, last))
     for first, end in stretches:
         rows = store.read_rows(connection, first, end)
         found = link_faults(rows, start=first, previous=START if first == 1 else None) or text_faults(rows, key)
         if len(rows) != end - first + 1:
             found = found or [f"Entry {first + len(rows)} is missing."]
-        faults += found or index_faults(entries_of(rows), store.read_releases(connection, first, end), key)
+        faults += found or index_faults(entries_of(rows), store.releases(connection, (first, end)), key)
     if not faults and rows[-1].hash != head[1]:
         faults = ["The last entry is not the one that the ledger ended with."]
     if faults:
@@ -407,7 +408,7 @@ def _intact(connection: sqlite3.Connection, number: int, path: Path) -> Entry | 
 
 
 def _one(connection: sqlite3.Connection) -> Callable[[int], Indexed]:
-    return lambda number: store.read_releases(connection, number, number)[number]
+    return lambda number: store.releases(connection, (number, number))[number]
 
 
 def _entry(connection: sqlite3.Connection, row: Indexed, path: Path) -> ReleaseEntry:
@@ -430,7 +431,7 @@ def _reason(
     policy: Policy,
     release: Release,
     asked: Indexed,
-    known: Known,
+    earlier: EarlierReleases,
     sharing: Mapping[str, int],
     path: Path,
 ) -> str | None:
@@ -444,7 +445,7 @@ def _reason(
         entries = store.entries_from(connection, sharing)
     if policy.window is not None:
         # Other rows are the window's to add up. What these gave before must be measured together.
-        entries = [row.entry for row in known.same_rows]
+        entries = [row.entry for row in earlier.same_rows]
 
     def spent() -> str:
         count, last = store.last_from(connection, sharing)
@@ -474,8 +475,8 @@ def _whole(connection: sqlite3.Connection, path: Path) -> _Content:
 
 
 def _content(connection: sqlite3.Connection) -> _Content:
-    faults = store.schema_faults(connection)
-    if not store.has_tables(connection):
+    faults, readable = store.schema_faults(connection)
+    if not readable:
         return _Content([], faults=faults)
     rows, key = store.read_rows(connection), store.read_key(connection)
     broken = faults_of(rows, store.read_head(connection), key)
@@ -489,7 +490,7 @@ def _content(connection: sqlite3.Connection) -> _Content:
         for entry in entries
         if isinstance(entry, ReleaseEntry) and (entry.fingerprint in wrong or entry.fingerprint not in identities)
     ]
-    index = store.read_releases(connection)
+    index = store.releases(connection)
     faults += index_faults(entries, index, key)
     if index.keys() - {entry.id for entry in entries}:
         faults.append("More releases are kept than there are entries.")
@@ -537,24 +538,6 @@ def _facts(release: Release, digests: Digests, asked: Indexed, key: bytes) -> di
 
 def _tampered(path: Path, fault: str) -> LedgerError:
     return LedgerError(f"The ledger {path.name!r} is not as empriv wrote it. {fault} Hint: `empriv ledger verify`.")
-
-
-def _packed(results: Results) -> bytes:
-    # In a directory that nobody else may enter: results are people's influence.
-    with tempfile.TemporaryDirectory(prefix="empriv-") as directory:
-        path = Path(directory) / "results"
-        results.save(path)
-        return path.read_bytes()
-
-
-def _unpacked(content: bytes) -> Results:
-    from empriv.results import Results
-
-    with tempfile.TemporaryDirectory(prefix="empriv-") as directory:
-        path = Path(directory) / "results"
-        path.touch(mode=0o600)
-        path.write_bytes(content)
-        return Results.load(path)
 
 
 def _sha(content: bytes) -> str:

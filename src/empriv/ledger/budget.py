@@ -15,7 +15,7 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from empriv.errors import InputError, RefusalError
 from empriv.ledger import store
-from empriv.ledger.chain import Indexed, body_of, keyed
+from empriv.ledger.chain import body_of, keyed
 from empriv.ledger.values import (
     Figures,
     Joint,
@@ -38,7 +38,7 @@ from empriv.ledger.values import (
     today,
     window_of,
 )
-from empriv.measuring.series.composition import gaussian_size, told
+from empriv.measuring.series.composition import delta_of_effects, gaussian_size
 from empriv.measuring.series.repeated import MOST, largest, within
 from empriv.results import FloatArray, IntArray
 
@@ -51,12 +51,12 @@ class Prices:
 
     Attributes
     ----------
-    people : who; ANYBODY alone stands for everyone, named elsewhere or not
+    people : who, by name; in the ledger by digests, of which ANYBODY alone stands for everyone, named elsewhere or not
     squares : square of each person's effect size
     escapes : ``-log(1 - p)``, p the chance that the release gives the person away for certain
     """
 
-    people: npt.NDArray[np.uint64] = field(repr=False)
+    people: Sequence[str] | npt.NDArray[np.uint64] = field(repr=False)
     squares: FloatArray = field(repr=False)
     escapes: FloatArray = field(repr=False)
 
@@ -69,12 +69,15 @@ class Prices:
                 raise InputError(f"`{name}` must be numbers of at least 0.")
 
     @staticmethod
-    def for_anybody(delta: float, epsilon: float) -> Prices:
+    def for_anybody(figures: Figures) -> Prices:
         """One price for everyone: that of the person who is told most, of whom one release tells this delta."""
-        return Prices(np.array([ANYBODY], np.uint64), gaussian_size(np.array([delta]), epsilon) ** 2, np.zeros(1))
+        if figures.delta is None:
+            raise InputError("`achieved` must state delta: the policy's window adds up what releases tell.")
+        square = gaussian_size(np.array([figures.delta]), figures.epsilon) ** 2
+        return Prices(np.array([ANYBODY], np.uint64), square, np.zeros(1))
 
     def to_bytes(self) -> bytes:
-        parts = (self.people.astype("<u8"), self.squares.astype("<f8"), self.escapes.astype("<f8"))
+        parts = (np.asarray(self.people, "<u8"), self.squares.astype("<f8"), self.escapes.astype("<f8"))
         return b"".join(part.tobytes() for part in parts)
 
     @staticmethod
@@ -83,26 +86,6 @@ class Prices:
         people = np.frombuffer(content, "<u8", count)
         squares, escapes = np.frombuffer(content, "<f8", 2 * count, 8 * count).reshape(2, count)
         return Prices(people.astype(np.uint64), squares.astype(float), escapes.astype(float))
-
-
-@dataclass(frozen=True, eq=False)
-class Account:
-    """What people have spent: sums over releases, everyone in one order."""
-
-    squares: FloatArray
-    escapes: FloatArray
-
-    def delta_i(self, epsilon: float) -> FloatArray:
-        """delta of each person after all of it."""
-        return told(self.squares, self.escapes, epsilon)
-
-    def delta(self, epsilon: float) -> float:
-        return float(self.delta_i(epsilon).max(initial=0.0))
-
-    def total_risk(self, epsilon: float) -> float:
-        """Chance that somebody's privacy fails, if failures are independent."""
-        with np.errstate(divide="ignore"):
-            return float(-np.expm1(np.log1p(-self.delta_i(epsilon)).sum()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,19 +101,25 @@ class Plans:
         everyone = np.unique(np.concatenate([plan.people for plan in prices]))
         out = np.zeros((2, len(prices), len(everyone)))
         for row, plan in enumerate(prices):
-            place = np.searchsorted(everyone, plan.people)
-            if plan.people.tolist() == [ANYBODY]:
+            place = np.searchsorted(everyone, np.asarray(plan.people))
+            if list(plan.people) == [ANYBODY]:
                 place = np.arange(len(everyone))
             out[0, row, place], out[1, row, place] = plan.squares, plan.escapes
         return Plans(out[0], out[1])
 
-    def after(self, counts: FloatArray) -> Account:
-        """Accounts after so many releases of each plan."""
+    def figures(self, counts: FloatArray, epsilon: float) -> Figures:
+        """The largest delta after so many releases of each plan, and the chance that somebody's privacy fails.
+
+        Sums of squares and of escapes tell delta_i; total risk is 1 - prod(1 - delta_i), if failures are independent.
+        """
         held = counts > 0  # nothing times an infinite price is nothing
-        return Account(counts[held] @ self.squares[held], counts[held] @ self.escapes[held])
+        delta_i = delta_of_effects(counts[held] @ self.squares[held], counts[held] @ self.escapes[held], epsilon)
+        with np.errstate(divide="ignore"):
+            total_risk = float(-np.expm1(np.log1p(-delta_i).sum()))
+        return Figures(epsilon, float(delta_i.max(initial=0.0)), total_risk)
 
 
-def windows_with(here: int, places: IntArray, kinds: IntArray, n_kinds: int, length: int) -> FloatArray:
+def windows_with(here: int | None, places: IntArray, kinds: IntArray, n_kinds: int, length: int) -> FloatArray:
     """(windows, kinds) how many releases of each kind each window holds that has ``here`` in it, with that at ``here``.
 
     A window moved on to the next release inside it loses none, so windows begin at a release, or here. One that reaches
@@ -138,25 +127,17 @@ def windows_with(here: int, places: IntArray, kinds: IntArray, n_kinds: int, len
 
     Parameters
     ----------
-    here : the place of the release that is asked for, a day or a number
+    here : the place of the release that is asked for, a day or a number; None counts it in every window
     places, kinds : where each earlier release stands, and which plan it has
     n_kinds : how many plans there are; the last is that of the release asked for
     length : of a window
     """
-    firsts = np.unique(np.append(places[(places > here - length) & (places <= here)], here))
-    ends = np.searchsorted(np.sort(places), firsts + length)
-    firsts = firsts[np.append(True, ends[1:] > ends[:-1])]
-    counts = np.zeros((len(firsts), n_kinds))
-    for row, first in enumerate(firsts):
-        inside = kinds[(places >= first) & (places < first + length)]
-        counts[row] = np.bincount(inside, minlength=n_kinds)
-    counts[:, -1] += 1
-    return counts
-
-
-def every_window(places: IntArray, kinds: IntArray, n_kinds: int, length: int) -> FloatArray:
-    """(windows, kinds) the same of all windows, each of which holds a release that counts in all of them."""
-    firsts = np.unique(places) if len(places) else np.zeros(1, np.int64)
+    if here is None:
+        firsts = np.unique(places) if len(places) else np.zeros(1, np.int64)
+    else:
+        firsts = np.unique(np.append(places[(places > here - length) & (places <= here)], here))
+        ends = np.searchsorted(np.sort(places), firsts + length)
+        firsts = firsts[np.append(True, ends[1:] > ends[:-1])]
     counts = np.zeros((len(firsts), n_kinds))
     for row, first in enumerate(firsts):
         counts[row] = np.bincount(kinds[(places >= first) & (places < first + length)], minlength=n_kinds)
@@ -164,36 +145,11 @@ def every_window(places: IntArray, kinds: IntArray, n_kinds: int, length: int) -
     return counts
 
 
-def releases_left(
-    plans: Plans,
-    places: IntArray,
-    kinds: IntArray,
-    window: PolicyWindow,
-    limits: Mapping[str, float | None],
-    epsilon: float,
-    always: FloatArray | float = 0.0,
-) -> int | None:
-    """How many more releases of the last plan fit, one at each place after the last; None if there is no end.
-
-    ``always`` are the releases of each plan that count in every window.
-    """
-    n_kinds = len(plans.squares)
-    for more in range(window.length + 1):
-        here = int(places.max()) + 1 if len(places) else 0
-        counts = windows_with(here, places, kinds, n_kinds, window.length)
-        if any(broken(plans.after(row), limits, epsilon) for row in counts + always):
-            return more
-        places, kinds = np.append(places, here), np.append(kinds, n_kinds - 1)
-    return None
-
-
-def broken(account: Account, limits: Mapping[str, float | None], epsilon: float) -> tuple[str, float, float] | None:
-    """The first limit that the account breaks: its name, the figure, the limit."""
+def broken(figures: Figures, limits: Mapping[str, float | None]) -> tuple[str, float, float] | None:
+    """The first limit that is broken: its name, the figure, the limit."""
     for name, limit in limits.items():
-        if limit is None:
-            continue
-        figure = account.delta(epsilon) if name == "delta" else account.total_risk(epsilon)
-        if not within(figure, limit):
+        figure = getattr(figures, name)
+        if limit is not None and not within(figure, limit):
             return name, figure, limit
     return None
 
@@ -205,7 +161,7 @@ def fits_in_one(plans: Plans, limits: Mapping[str, float | None], epsilon: float
         return None
     last = np.zeros(len(plans.squares))
     last[-1] = 1.0
-    found = largest(lambda more: broken(plans.after(before + more * last), limits, epsilon) is None)
+    found = largest(lambda more: broken(plans.figures(before + more * last, epsilon), limits) is None)
     return None if found >= MOST else found
 
 
@@ -216,126 +172,100 @@ _OFFSETS = 1_000_000  # days among which the day that others are counted from is
 
 @dataclass(frozen=True, eq=False)
 class Spent:
-    """Earlier releases: where each stands, a day or a number, when it was made, and the prices of each plan.
-
-    ``undated`` are the plans of those that count in every window.
-    """
-
-    places: IntArray
-    kinds: IntArray
-    times: IntArray
-    undated: IntArray
-    prices: tuple[Prices, ...] = field(repr=False)
-
-
-@dataclass(frozen=True, eq=False)
-class Spending:
-    """One release under a policy with a window.
+    """Earlier releases that may be in a window with one that is asked for.
 
     Attributes
     ----------
-    policy, window : what holds
-    earlier : releases before it
-    prices : its own
-    alone : what its certificate says of it alone
-    here : where it stands among them; None for a release that counts in every window
-    entry : number that its entry will have
-    held_by : number of the entry that holds its prices, or will
-    written : the text of that entry, and what is kept with it, if it is new
-    day : of its database as the entry has it
-    seen : whether the rows of its database were looked at
+    plans : prices of each kind; the last is that of the release asked for
+    places, kinds, times : where each stands, a day or a number, which plan it has, and the day when it was made
+    undated : (plans,) how many of each count in every window
     """
 
-    policy: Policy
-    window: PolicyWindow
-    earlier: Spent = field(repr=False)
-    prices: Prices = field(repr=False)
-    alone: Figures
-    here: int | None
-    entry: int
+    plans: Plans
+    places: IntArray
+    kinds: IntArray
+    times: IntArray
+    undated: FloatArray
+
+    def windows(self, here: int | None, length: int) -> FloatArray:
+        """(windows, plans) how many releases each window holds with the one asked for; see `windows_with`."""
+        lately = self.times > today() - length if here is None else np.full(len(self.places), True)
+        n_kinds = len(self.plans.squares)
+        return windows_with(here, self.places[lately], self.kinds[lately], n_kinds, length) + self.undated
+
+
+@dataclass(frozen=True)
+class Spending:
+    """What a release under a policy with a window writes, or why it is refused.
+
+    Attributes
+    ----------
+    refusal : why the window's limits do not allow it, None if they do
+    held_by : number of the entry that holds its prices, or will
+    day : of its database as the entry has it
+    written : the text of the entry of its prices, and what is kept with it, if it is new
+    """
+
+    refusal: str | None
     held_by: int
-    written: tuple[str, bytes] | None = field(repr=False)
     day: int | None = field(repr=False)
-    seen: bool = True
+    written: tuple[str, bytes] | None = field(repr=False)
 
-    @staticmethod
-    def of(connection: sqlite3.Connection, policy: Policy, release: Release, asked: Indexed, key: bytes) -> Spending:
-        """What the release that is asked for would spend."""
-        assert policy.window is not None
-        window = window_of(policy.window)
-        day = day_of(label_text(release.database))
-        if window.days and day is None:
-            raise InputError(
-                "`database` must be a date: the policy's window counts days. Hint: a window of so many releases."
-            )
-        if window.days and day is not None and day > today() + _ZONES:
-            raise RefusalError(
-                "The ledger refuses a database that is dated after today: the policy's window counts days, and there "
-                "are no data of days to come. Hint: name the day that the rows are of."
-            )
-        day = day + _offset(key) if day is not None and release.dated and day <= today() + _ZONES else None
-        plan = _plan_digest(release, key)
-        held_by = store.prices_entry(connection, plan)
-        written, entry = None, asked.entry
-        if held_by is None:
-            prices = _prices(release, key)
-            content = prices.to_bytes()
-            facts = {"plan": plan, "results": hashlib.sha256(content).hexdigest()}
-            held_by, entry = asked.entry, asked.entry + 1
-            written = (body_of(held_by, "prices", facts), content)
-        else:
-            prices = _kept(connection, held_by)
-        earlier = _spent(connection, window, prices)
-        here = day if window.days else 0  # earlier ones stand at -1, -2, ... from the latest back
-        seen = release.content is None or release.content.people is not None
-        return Spending(policy, window, earlier, prices, release.achieved, here, entry, held_by, written, day, seen)
 
-    def refusal(self) -> str | None:
-        """Why the window's limits do not allow it, None if they do."""
-        if not self.seen:
+def spending_of(connection: sqlite3.Connection, policy: Policy, release: Release, entry: int, key: bytes) -> Spending:
+    """What the release that is asked for would spend; ``entry`` is the number of the next entry."""
+    assert policy.window is not None
+    window = window_of(policy.window)
+    day = day_of(label_text(release.database))
+    if window.days and day is None:
+        raise InputError(
+            "`database` must be a date: the policy's window counts days. Hint: a window of so many releases."
+        )
+    if window.days and day is not None and day > today() + _ZONES:
+        raise RefusalError(
+            "The ledger refuses a database that is dated after today: the policy's window counts days, and there "
+            "are no data of days to come. Hint: name the day that the rows are of."
+        )
+    day = day + _offset(key) if day is not None and release.dated and day <= today() + _ZONES else None
+    plan, written = _plan_digest(release, key), None
+    held_by = store.prices_entry(connection, plan)
+    if held_by is None:
+        held_by, prices = entry, _prices(release, key)
+        content = prices.to_bytes()
+        facts = {"plan": plan, "results": hashlib.sha256(content).hexdigest()}
+        written = (body_of(held_by, "prices", facts), content)
+    else:
+        prices = _kept(connection, held_by)
+    # Earlier ones in a window of releases stand at -1, -2, ... from the latest back.
+    reason = _window_refusal(policy, window, release, _spent(connection, window, prices), day if window.days else 0)
+    return Spending(reason, held_by, day, written)
+
+
+def _window_refusal(
+    policy: Policy, window: PolicyWindow, release: Release, spent: Spent, here: int | None
+) -> str | None:
+    """Why the window's limits do not allow a release that stands here; None if they do."""
+    if release.content is not None and release.content.people is None:
+        return (
+            "Only databases whose rows were looked at are added up, and this one was not audited. "
+            "Hint: empriv release --rows FILE looks at them."
+        )
+    assert policy.epsilon is not None
+    for counts in spent.windows(here, window.length):
+        number = int(counts.sum())
+        limits = _limits(policy)
+        if number == 1:  # its certificate is nearer than a price that a full window must hold
+            limits = {name: limit for name, limit in limits.items() if getattr(release.achieved, name) is None}
+        over = broken(spent.plans.figures(counts, policy.epsilon), limits)
+        if over is not None:
+            name, figure, limit = over
+            releases = "This release alone" if number == 1 else f"With this one, the {number:,} releases"
+            span = f" from {window.words}" if window.days else " in a row" if number > 1 else ""
             return (
-                "Only databases whose rows were looked at are added up, and this one was not audited. "
-                "Hint: empriv release --rows FILE looks at them."
+                f"{releases}{span} would make {name} {figure:.4g} at epsilon {policy.epsilon:g}, above the limit "
+                f"{limit:.4g}. Hint: `empriv ledger left`, or noise that is designed for more publications (times=)."
             )
-        spent, policy = self.earlier, self.policy
-        assert policy.epsilon is not None
-        plans = Plans.of([*spent.prices, self.prices])
-        length, kinds = self.window.length, len(plans.squares)
-        if self.here is None:
-            lately = spent.times > today() - length
-            windows = every_window(spent.places[lately], spent.kinds[lately], kinds, length)
-        else:
-            windows = windows_with(self.here, spent.places, spent.kinds, kinds, length)
-        for counts in windows + np.bincount(spent.undated, minlength=kinds):
-            number = int(counts.sum())
-            limits = _limits(policy)
-            if number == 1:  # its certificate is nearer than a price that a full window must hold
-                limits = {name: limit for name, limit in limits.items() if getattr(self.alone, name) is None}
-            over = broken(plans.after(counts), limits, policy.epsilon)
-            if over is not None:
-                name, figure, limit = over
-                releases = "This release alone" if number == 1 else f"With this one, the {number:,} releases"
-                span = f" from {self.window.words}" if self.window.days else " in a row" if number > 1 else ""
-                return (
-                    f"{releases}{span} would make {name} {figure:.4g} at epsilon "
-                    f"{policy.epsilon:g}, above the limit {limit:.4g}. Hint: `empriv ledger left`, or noise that is "
-                    "designed for more publications (times=)."
-                )
-        return None
-
-    def write_prices(self, connection: sqlite3.Connection, previous: str) -> str:
-        """Write the entry of the prices, if they are new; the hash that the next entry follows."""
-        if self.written is None:
-            return previous
-        body, content = self.written
-        previous = store.append(connection, body, previous=previous)
-        store.add_results(connection, self.held_by, content)
-        return previous
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What the entry of the release says of it."""
-        return {"prices": self.held_by, "day": self.day}
+    return None
 
 
 @dataclass(frozen=True)
@@ -360,7 +290,7 @@ class Remaining:
     in_one: int | None
 
 
-def left_of(connection: sqlite3.Connection, policy: Policy) -> Remaining:
+def remaining_of(connection: sqlite3.Connection, policy: Policy) -> Remaining:
     """What a policy with a window still allows."""
     if policy.window is None or policy.epsilon is None:
         raise InputError("The policy must have a window. Hint: empriv ledger policy LEDGER --window 365d.")
@@ -368,18 +298,29 @@ def left_of(connection: sqlite3.Connection, policy: Policy) -> Remaining:
     last = _last_prices(connection)
     if last is None:
         return Remaining(window.words, 0, Figures(policy.epsilon, 0.0, 0.0), policy, None, None)
-    spent = _spent(connection, window, last)
-    # The prices of the last release come last: they are those that are asked for again.
-    plans = Plans.of([*spent.prices, last])
-    kinds = len(plans.squares)
+    spent = _spent(connection, window, last)  # those of the last release are asked for again
+    plans, limits = spent.plans, _limits(policy)
     inside = spent.places > spent.places.max(initial=0) - window.length
-    undated = np.bincount(spent.undated, minlength=kinds).astype(float)
-    held = np.bincount(spent.kinds[inside], minlength=kinds) + undated
-    account = plans.after(held)
-    figures = Figures(policy.epsilon, account.delta(policy.epsilon), account.total_risk(policy.epsilon))
-    more = releases_left(plans, spent.places, spent.kinds, window, _limits(policy), policy.epsilon, undated)
-    in_one = fits_in_one(plans, _limits(policy), policy.epsilon, held)
-    return Remaining(window.words, int(np.count_nonzero(inside)) + len(spent.undated), figures, policy, more, in_one)
+    held = np.bincount(spent.kinds[inside], minlength=len(plans.squares)) + spent.undated
+    return Remaining(
+        window.words,
+        int(np.count_nonzero(inside) + spent.undated.sum()),
+        plans.figures(held, policy.epsilon),
+        policy,
+        more=_releases_left(spent, window.length, limits, policy.epsilon),
+        in_one=fits_in_one(plans, limits, policy.epsilon, held),
+    )
+
+
+def _releases_left(spent: Spent, length: int, limits: Mapping[str, float | None], epsilon: float) -> int | None:
+    """How many more releases of the last plan fit, one at each place after the last; None if there is no end."""
+    for more in range(length + 1):
+        here = int(spent.places.max()) + 1 if len(spent.places) else 0
+        if any(broken(spent.plans.figures(row, epsilon), limits) for row in spent.windows(here, length)):
+            return more
+        kinds = np.append(spent.kinds, len(spent.plans.squares) - 1)
+        spent = replace(spent, places=np.append(spent.places, here), kinds=kinds)
+    return None
 
 
 def _limits(policy: Policy) -> dict[str, float | None]:
@@ -413,7 +354,8 @@ def _spent(connection: sqlite3.Connection, window: PolicyWindow, asked: Prices) 
         elif released > today() - window.length:
             undated.append(kind)
     places, own, times = np.array(dated, np.int64).reshape(-1, 3).T
-    return Spent(places, own, times, np.array(undated, np.int64), tuple(prices))
+    counts = np.bincount(np.array(undated, np.int64), minlength=len(prices) + 1).astype(float)
+    return Spent(Plans.of([*prices, asked]), places, own, times, counts)
 
 
 def _takes_place(prices: Prices, asked: Prices) -> bool:
@@ -434,29 +376,19 @@ def _last_prices(connection: sqlite3.Connection) -> Prices | None:
 
 
 def _prices_of(connection: sqlite3.Connection, held_by: int | None, achieved: str) -> Prices:
-    return _for_anybody(Figures(**json.loads(achieved))) if held_by is None else _kept(connection, held_by)
+    return Prices.for_anybody(Figures(**json.loads(achieved))) if held_by is None else _kept(connection, held_by)
 
 
 def _prices(release: Release, key: bytes) -> Prices:
     """Prices of the people by digests of their names, or one for all."""
     if release.joint is not None and release.joint.entries:
-        return _for_anybody(release.joint)  # of the same database: what both tell together
+        return Prices.for_anybody(release.joint)  # of the same database: what both tell together
     if release.prices is None:
-        return _for_anybody(release.achieved)
-    unit = canonical(release.identity.individual, name="individual")
-    names: Sequence[str] = release.prices.people
-    people = np.array([_person(key, release.identity.scope, unit, str(name)) for name in names], np.uint64)
+        return Prices.for_anybody(release.achieved)
+    scope, unit = release.identity.scope, canonical(release.identity.individual, name="individual")
+    digests = [int(keyed(key, "person", scope, unit, str(name))[:16], 16) for name in release.prices.people]
+    people = np.array([digest or ANYBODY + 1 for digest in digests], np.uint64)
     return Prices(people, np.asarray(release.prices.squares, float), np.asarray(release.prices.escapes, float))
-
-
-def _person(key: bytes, scope: str, unit: str, name: str) -> int:
-    return int(keyed(key, "person", scope, unit, name)[:16], 16) or ANYBODY + 1
-
-
-def _for_anybody(figures: Figures) -> Prices:
-    if figures.delta is None:
-        raise InputError("`achieved` must state delta: the policy's window adds up what releases tell.")
-    return Prices.for_anybody(figures.delta, figures.epsilon)
 
 
 def _plan_digest(release: Release, key: bytes) -> str:

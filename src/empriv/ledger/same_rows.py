@@ -17,7 +17,7 @@ from empriv.ledger.values import Identity, Release
 
 
 @dataclass(frozen=True)
-class ToldApart:
+class Distinct:
     """Which earlier releases are told apart from databases of one audit.
 
     By name, two databases are told apart where the audit at hand has both, since each row is in one of its databases
@@ -31,9 +31,9 @@ class ToldApart:
 
     def by_name(self, row: Indexed) -> bool:
         """Whether labels tell an earlier release apart."""
-        return self.same_cut(row.fingerprint) or (self.identity.apart and self.beside(row))
+        return self.same_cut(row.fingerprint) or (self.identity.apart and self.has_label(row))
 
-    def beside(self, row: Indexed) -> bool:
+    def has_label(self, row: Indexed) -> bool:
         """Whether the audit at hand has a database of that label."""
         return row.database in self._databases
 
@@ -42,30 +42,31 @@ class ToldApart:
         if not self.identity.named:
             return False
         if fingerprint not in self._cuts:
-            other = store.read_cut(self.connection, fingerprint)
-            self._cuts[fingerprint] = other == (self.digests.cut, self.digests.sources)
+            other = store.read_identities(self.connection, fingerprint).get(fingerprint)
+            own = self.digests.cut, self.digests.sources
+            self._cuts[fingerprint] = other is not None and (other.cut, other.sources) == own
         return self._cuts[fingerprint]
 
     def sharing_rows(self, sketch: RowSketch | None, key: bytes) -> list[Indexed]:
         """Earlier releases from databases that share rows with this one, or may; all that names do not tell apart, if
         there are rows and nobody made a sketch of them."""
-        if sketch is None:
-            known = self.identity.sources == ("results",)
-            told = () if known else store.releases_with_answers(self.connection)
-            return [row for row in told if not self.by_name(row)]
-        found = []
-        for name, shares in self.shares(sketch, key).items():
+        if sketch is None and self.identity.sources == ("results",):
+            return []
+        wanted: dict[str, str | None] = {} if sketch is None else {"rows": None}
+        unsketched = store.releases(self.connection, None, **wanted).values()
+        found = [row for row in unsketched if row.answer is not None and not self.by_name(row)]
+        for name, shares in ({} if sketch is None else self.shares(sketch, key)).items():
             if shares is not False:
-                releases = store.releases_of_rows(self.connection, name)
+                releases = store.releases(self.connection, rows=name).values()
                 found += [row for row in releases if shares or not self.by_name(row)]
-        return found + [row for row in store.releases_without_rows(self.connection) if not self.by_name(row)]
+        return found
 
     def shares(self, sketch: RowSketch, key: bytes) -> dict[str, bool | None]:
         """Whether earlier sketches share rows with this one, None if nobody can tell; those not named do not."""
         kept = keep_rows(sketch, key)
         beyond = store.sketches_beyond(self.connection, kept, sketch.reach_of(LEAST), LEAST)
         shared = store.shared_rows(self.connection, kept)
-        return dict.fromkeys(beyond) | {name: shares_rows(sketch, other, n) for name, (n, other) in shared.items()}
+        return dict.fromkeys(beyond) | {name: shares_rows(sketch, *found) for name, found in shared.items()}
 
     @cached_property
     def _databases(self) -> frozenset[str]:
@@ -73,7 +74,7 @@ class ToldApart:
 
 
 @dataclass(frozen=True)
-class Known:
+class EarlierReleases:
     """What the ledger knows of a release that is asked for. A database that was not audited is told apart from none."""
 
     connection: sqlite3.Connection
@@ -91,18 +92,18 @@ class Known:
                 return row
         if self.asked.people is None:
             return None
-        alike = store.released_alike(self.connection, self.asked.people)
-        return next((row for row in alike if not self._told_apart(row) or self._telling(row)), None)
+        alike = store.releases(self.connection, people=self.asked.people).values()
+        return next((row for row in alike if not self._distinct(row) or self._same_values(row)), None)
 
     def further(self) -> bool:
         """Whether the same question may have been asked of this database before, with other rows or by another name."""
         if self._same_label or any(row.question == self.asked.question for row in self.same_rows):
             return True
         return any(
-            not self._told_apart(row)
+            not self._distinct(row)
             for name in self.sharing
             if not self._same_cut(name)
-            for row in store.released_for(self.connection, self.asked.question, name)
+            for row in store.releases(self.connection, question=self.asked.question, fingerprint=name).values()
         )
 
     def scaled(self) -> list[Indexed]:
@@ -113,40 +114,43 @@ class Known:
     @cached_property
     def same_rows(self) -> tuple[Indexed, ...]:
         """Releases that are of the same rows, or may be, and of a database of the same label; in their order."""
-        found = store.releases_from(self.connection, self.asked.database)
+        found = store.releases(self.connection, database=self.asked.database)
         content = self.release.content
         if content is not None and content.people is not None:
-            found += self._apart.sharing_rows(content.rows, self.key)
-        return tuple(sorted({row.entry: row for row in found}.values(), key=lambda row: row.entry))
+            found |= {row.entry: row for row in self._names.sharing_rows(content.rows, self.key)}
+        return tuple(found[entry] for entry in sorted(found))
 
     @cached_property
     def _same_label(self) -> list[Indexed]:
-        return store.released_from(self.connection, self.asked.question, self.asked.database)
+        """Releases of this question from a database of this label; the latest first."""
+        asked = self.asked
+        found = store.releases(self.connection, question=asked.question, database=asked.database)
+        return list(found.values())[::-1]
 
     @cached_property
-    def _apart(self) -> ToldApart:
-        return ToldApart(self.connection, self.release.identity, self.digests)
+    def _names(self) -> Distinct:
+        return Distinct(self.connection, self.release.identity, self.digests)
 
     @cached_property
     def _shares(self) -> dict[str, bool | None]:
         content = self.release.content
-        return {} if content is None or content.rows is None else self._apart.shares(content.rows, self.key)
+        return {} if content is None or content.rows is None else self._names.shares(content.rows, self.key)
 
-    def _told_apart(self, row: Indexed) -> bool:
+    def _distinct(self, row: Indexed) -> bool:
         if row.rows is not None and self.asked.rows is not None:
             shares = self._shares.get(row.rows, False)
             if shares is not None:
                 return not shares
-        return self._audited and self._apart.by_name(row)
+        return self._audited and self._names.by_name(row)
 
-    def _telling(self, row: Indexed) -> bool:
+    def _same_values(self, row: Indexed) -> bool:
         """Whether answers that are all the same show the same people's values, although rows and label differ.
 
         Rows to which a column or some days were added have other digests. Where the audit has both databases it shows
         that they are two.
         """
         content = self.release.content
-        return content is not None and content.telling and not self._apart.by_name(row)
+        return content is not None and content.distinctive and not self._names.by_name(row)
 
     @property
     def _audited(self) -> bool:
@@ -154,4 +158,4 @@ class Known:
         return content is None or content.people is not None
 
     def _same_cut(self, fingerprint: str) -> bool:
-        return self._audited and self._apart.same_cut(fingerprint)
+        return self._audited and self._names.same_cut(fingerprint)

@@ -19,11 +19,10 @@ import secrets
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import astuple
+from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Any
 
-from empriv.base.row_sketches import KeptSketch
 from empriv.errors import LedgerError
 from empriv.ledger.chain import START, Digests, Indexed, KeptRows, Row, link, pieces
 
@@ -82,8 +81,15 @@ _TRIGGERS = (
 _TABLES = (*_CHAIN, *_INDEX)
 _SCHEMA = frozenset((*_TABLES, *_TRIGGERS))
 _LOCKED = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
-_READ_ONLY = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_FORMAT}
+_READ_ONLY = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH)
+_CAUSES = dict.fromkeys(_READ_ONLY, "must be writable, and so must its directory.") | {
+    sqlite3.SQLITE_FULL: "cannot grow: the disk is full.",
+    sqlite3.SQLITE_IOERR: "cannot be read or written: the disk fails, or a limit on file sizes is reached.",
+    sqlite3.SQLITE_CANTOPEN: "cannot be opened, or its journal cannot be made beside it.",
+    sqlite3.SQLITE_CONSTRAINT: "only grows: an entry is never changed, removed or written twice.",
+    sqlite3.SQLITE_TOOBIG: "cannot hold an entry or results of that size.",
+}
 
 
 def create(path: Path, first: str, key: bytes) -> None:
@@ -212,14 +218,14 @@ def add_rows(connection: sqlite3.Connection, rows: KeptRows) -> None:
     connection.executemany("INSERT INTO row_digests VALUES (?, ?)", [(digest, number) for digest in rows.digests])
 
 
-def shared_rows(connection: sqlite3.Connection, rows: KeptRows) -> dict[str, tuple[int, KeptSketch]]:
-    """Earlier sketches that share digests with this one: how many, and what is known of each, by name."""
+def shared_rows(connection: sqlite3.Connection, rows: KeptRows) -> dict[str, tuple[int, int, float]]:
+    """Earlier sketches that share digests with this one, by name: how many they share, how many they have, reach."""
     asked = (
-        "SELECT name, sketches.count, reach, count(*) FROM row_digests JOIN sketches ON sketches.id = sketch "
+        "SELECT name, count(*), sketches.count, reach FROM row_digests JOIN sketches ON sketches.id = sketch "
         f"WHERE digest IN ({','.join('?' * len(rows.digests))}) GROUP BY name"
     )
     found = connection.execute(asked, rows.digests)
-    return {str(name): (shared, KeptSketch(count, reach)) for name, count, reach, shared in found}
+    return {str(name): (shared, count, reach) for name, shared, count, reach in found}
 
 
 def sketches_beyond(connection: sqlite3.Connection, rows: KeptRows, least: float, sample: int) -> set[str]:
@@ -233,26 +239,6 @@ def sketches_beyond(connection: sqlite3.Connection, rows: KeptRows, least: float
     )
     bound = {"kind": rows.kind, "reach": rows.reach, "least": least, "sample": sample}
     return {str(row[0]) for row in connection.execute(asked, bound)}
-
-
-def releases_of_rows(connection: sqlite3.Connection, name: str) -> list[Indexed]:
-    """Releases from databases with this sketch of their rows."""
-    return list(_releases(connection, "rows = ?", name))
-
-
-def releases_without_rows(connection: sqlite3.Connection) -> list[Indexed]:
-    """Releases whose answers were told, and whose rows were not sketched."""
-    return list(_releases(connection, "rows IS NULL AND answer IS NOT NULL"))
-
-
-def releases_with_answers(connection: sqlite3.Connection) -> list[Indexed]:
-    """Releases whose answers were told."""
-    return list(_releases(connection, "answer IS NOT NULL"))
-
-
-def releases_from(connection: sqlite3.Connection, database: str) -> list[Indexed]:
-    """Releases from a database of this label, whatever was asked."""
-    return list(_releases(connection, "database = ?", database))
 
 
 def add_policy(connection: sqlite3.Connection, entry: int) -> None:
@@ -288,22 +274,13 @@ def read_key(connection: sqlite3.Connection) -> bytes:
 
 def read_identities(connection: sqlite3.Connection, fingerprint: str | None = None) -> dict[str, Digests]:
     """What each fingerprint stands for, or one alone."""
-    rows = connection.execute(
-        "SELECT fingerprint, cut, individual, labels, sources FROM identities"
-        + ("" if fingerprint is None else " WHERE fingerprint = ?"),
-        () if fingerprint is None else (fingerprint,),
-    )
+    where = "" if fingerprint is None else " WHERE fingerprint = :name"
+    asked = f"SELECT fingerprint, cut, individual, labels, sources FROM identities{where}"
     return {
         # Whatever is no bytes gives another fingerprint, which shows.
         str(name): Digests(str(cut), str(individual), *(one if isinstance(one, bytes) else b"" for one in rest))
-        for name, cut, individual, *rest in rows
+        for name, cut, individual, *rest in connection.execute(asked, {"name": fingerprint})
     }
-
-
-def read_cut(connection: sqlite3.Connection, fingerprint: str) -> tuple[str, bytes] | None:
-    """How databases were cut, and from which sources."""
-    found = connection.execute("SELECT cut, sources FROM identities WHERE fingerprint = ?", (fingerprint,)).fetchone()
-    return None if found is None else (str(found[0]), found[1])
 
 
 def read_results(connection: sqlite3.Connection, entry: int) -> bytes | None:
@@ -312,25 +289,22 @@ def read_results(connection: sqlite3.Connection, entry: int) -> bytes | None:
     return found[0] if found is not None and isinstance(found[0], bytes) else None
 
 
-def read_releases(connection: sqlite3.Connection, first: int = 1, last: int = 2**62) -> dict[int, Indexed]:
-    """What releases are found by: all, or those of a stretch of entries."""
-    return {row.entry: row for row in _releases(connection, "entry BETWEEN ? AND ?", first, last)}
-
-
-def released_from(connection: sqlite3.Connection, question: str, database: str) -> list[Indexed]:
-    """Releases of a question from a database; the latest first."""
-    found = _releases(connection, "question = ? AND database = ?", question, database)
-    return sorted(found, key=lambda row: -row.entry)
-
-
-def released_alike(connection: sqlite3.Connection, people: str) -> list[Indexed]:
-    """Releases with the same answers and the same noise, by whatever name and query."""
-    return list(_releases(connection, "people = ?", people))
-
-
-def released_for(connection: sqlite3.Connection, question: str, fingerprint: str) -> Iterator[Indexed]:
-    """Releases of a question, for one set of audited databases."""
-    return _releases(connection, "fingerprint = ? AND question = ?", fingerprint, question)
+def releases(
+    connection: sqlite3.Connection, stretch: tuple[int, int] | None = None, **wanted: str | None
+) -> dict[int, Indexed]:
+    """What releases are found by, in their order: all, those of a stretch of entries, or those with these digests."""
+    names = [one.name for one in fields(Indexed)]
+    where = [f"{name} IS NULL" if value is None else f"{name} = :{name}" for name, value in wanted.items()]
+    if stretch is not None:
+        where.append(f"entry BETWEEN {stretch[0]} AND {stretch[1]}")
+    asked = f"SELECT {', '.join(names)} FROM releases WHERE {' AND '.join(where) or 'TRUE'} ORDER BY entry"
+    found = {}
+    for entry, *rest, further in connection.execute(asked, wanted):
+        # Whatever is no text was changed by somebody: as a text it is another, which shows.
+        texts = [None if one is None else str(one) for one in rest]
+        facts: dict[str, Any] = dict(zip(names, (entry, *texts, bool(further)), strict=True))
+        found[entry] = Indexed(**facts)
+    return found
 
 
 def entries_from(connection: sqlite3.Connection, fingerprints: Iterable[str]) -> list[int]:
@@ -439,20 +413,15 @@ def search_faults(connection: sqlite3.Connection, identities: dict[str, Digests]
     return faults if kept == policies else [*faults, "The list of policies is missing or was changed."]
 
 
-def schema_faults(connection: sqlite3.Connection) -> list[str]:
-    """Tables and triggers that are not as they were made."""
+def schema_faults(connection: sqlite3.Connection) -> tuple[list[str], bool]:
+    """Tables and triggers that are not as they were made; and whether all tables are, so that they can be read."""
     found = {row[0] for row in connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")}
     faults = []
     if _SCHEMA - found:
         faults.append("Tables, or triggers that refuse changes, are missing or were changed.")
     if found - _SCHEMA:
         faults.append("There are tables or triggers that empriv did not make.")
-    return faults
-
-
-def has_tables(connection: sqlite3.Connection) -> bool:
-    """Whether all tables are as they were made, so that they can be read."""
-    return {row[0] for row in connection.execute("SELECT sql FROM sqlite_master")}.issuperset(_TABLES)
+    return faults, found.issuperset(_TABLES)
 
 
 def version_of(connection: sqlite3.Connection) -> tuple[int, bool]:
@@ -492,18 +461,6 @@ def _initialise(connection: sqlite3.Connection, first: str, key: bytes) -> None:
         add_policy(connection, 1)
 
 
-def _releases(connection: sqlite3.Connection, where: str, *values: Any) -> Iterator[Indexed]:
-    columns = "entry, fingerprint, question, database, answer, people, shape, rows, label, further"
-    for entry, *texts, further in connection.execute(f"SELECT {columns} FROM releases WHERE {where}", values):
-        fingerprint, question, database, answer, people, shape, rows, label = (
-            None if one is None else str(one) for one in texts
-        )
-        yield Indexed(
-            entry, fingerprint or "", question or "", database or "", answer, people, shape or "", rows, label or "",
-            bool(further),
-        )  # fmt: skip
-
-
 def _check_kind(connection: sqlite3.Connection, path: Path) -> None:
     if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
         raise LedgerError(f"The file {path.name!r} must be a ledger, got a file of another kind.")
@@ -515,29 +472,18 @@ def _check_kind(connection: sqlite3.Connection, path: Path) -> None:
 def _sentence(error: sqlite3.Error, path: Path) -> str:
     """What went wrong. SQLite's own words are left out where they could quote what was written."""
     # Errors that Python raises by itself have no code.
-    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
-    primary = code & 0xFF
-    name = repr(path.name)
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
     kept = "Nothing was written or released."
-    if primary in _LOCKED:
-        return f"The ledger {name} is locked by another process for too long. {kept} Hint: try again."
-    if primary in _READ_ONLY:
-        return f"The ledger {name} must be writable, and so must its directory. {kept}"
-    if primary == sqlite3.SQLITE_NOTADB:
-        return f"The file {name} must be a ledger, got a file of another kind."
-    if primary in _DAMAGED:
+    if code in _DAMAGED:
         return _broken(path)
-    if primary == sqlite3.SQLITE_FULL:
-        return f"The ledger {name} cannot grow: the disk is full. {kept}"
-    if primary == sqlite3.SQLITE_IOERR:
-        return f"The ledger {name} cannot be read or written: the disk fails, or a limit on file sizes is reached."
-    if primary == sqlite3.SQLITE_CANTOPEN:
-        return f"The ledger {name} cannot be opened, or its journal cannot be made beside it. {kept}"
-    if primary == sqlite3.SQLITE_CONSTRAINT:
-        return f"The ledger {name} only grows: an entry is never changed, removed or written twice. {kept}"
-    if primary == sqlite3.SQLITE_TOOBIG:
-        return f"The ledger {name} cannot hold an entry or results of that size. {kept}"
-    return f"The ledger {name} cannot be used: SQLite reports {getattr(error, 'sqlite_errorname', 'an error')}. {kept}"
+    if code == sqlite3.SQLITE_NOTADB:
+        return f"The file {path.name!r} must be a ledger, got a file of another kind."
+    if code in _LOCKED:
+        return f"The ledger {path.name!r} is locked by another process for too long. {kept} Hint: try again."
+    if code == sqlite3.SQLITE_IOERR:  # whether something was written is not known
+        kept = ""
+    cause = _CAUSES.get(code, f"cannot be used: SQLite reports {getattr(error, 'sqlite_errorname', 'an error')}.")
+    return f"The ledger {path.name!r} {cause} {kept}".rstrip()
 
 
 def _broken(path: Path) -> str:

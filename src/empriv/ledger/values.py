@@ -1,6 +1,6 @@
 """What a ledger is told, and what it remembers: small values, checked when they are made.
 
-No file and no engine here: the file is `store`'s, the chain `chain`'s, what a policy allows is `limits`' to say.
+No file and no engine here: the file is `store`'s, the chain `chain`'s, what a policy allows is `budget`'s to say.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import math
 import re
 import sys
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -21,7 +21,8 @@ from empriv.errors import InputError
 if TYPE_CHECKING:
     from empriv.base.row_sketches import RowSketch
     from empriv.collecting.origins import Origin
-    from empriv.results import FloatArray, Results
+    from empriv.ledger.budget import Prices
+    from empriv.results import Results
 
 
 _WINDOW = re.compile(r"([1-9]\d{0,5})( ?d| ?days?)?", re.IGNORECASE | re.ASCII)
@@ -175,7 +176,7 @@ class Content:
     results : digest of all results that were audited
     shape : what everybody changes the answer by, beside the one who changes it most: the same for a question that is
         shifted or scaled. In two roundings, of which one is alike where last digits differ; none where nobody does
-    telling : whether people change the answer by so many different amounts that other rows would not do for it
+    distinctive : whether people change the answer by so many different amounts that other rows would not do for it
     rows : the sketch of its rows, None if nobody made one
     """
 
@@ -183,7 +184,7 @@ class Content:
     people: str | None = field(default=None, repr=False)
     results: str | None = field(default=None, repr=False)
     shape: tuple[str, ...] = field(default=(), repr=False)
-    telling: bool = field(default=False, repr=False)
+    distinctive: bool = field(default=False, repr=False)
     rows: RowSketch | None = field(default=None, repr=False)
 
 
@@ -260,15 +261,6 @@ class Policy:
         return to_json(self)
 
 
-@dataclass(frozen=True, eq=False)
-class PricesByName:
-    """What one release tells of each person: see `empriv.ledger.values.Prices`, with names instead of digests."""
-
-    people: Sequence[str] = field(repr=False)
-    squares: FloatArray = field(repr=False)
-    escapes: FloatArray = field(repr=False)
-
-
 @dataclass(frozen=True)
 class Review:
     """What a checker said of a release before it was made: "approved" or "refused", who, in which role, why and when.
@@ -338,7 +330,7 @@ class Release:
     results: Results | None = field(default=None, repr=False)
     content: Content | None = field(default=None, repr=False)
     plan: str | None = field(default=None, repr=False)
-    prices: PricesByName | None = field(default=None, repr=False)
+    prices: Prices | None = field(default=None, repr=False)
     dated: bool = True
     verified: str | None = None
     review: Review | None = None

@@ -21,15 +21,16 @@ from typing import Any
 import numpy as np
 
 from empriv.base.arguments import finite_epsilon, one_of, positive_number, probability, whole_number
-from empriv.base.targets import check_as_strict
+from empriv.base.targets import PRESENCES, check_as_strict
 from empriv.errors import CertificateError, InputError
 from empriv.judge.cover import dither as dither_noise
 from empriv.judge.noise_kernels import NoiseKernel, classical
 from empriv.measuring.densities.selection import spread
+from empriv.measuring.given.given_risk import GivenRisk
 from empriv.measuring.line.risk import Risk
 from empriv.measuring.tables import GivenTableRisk, TableRisk
 from empriv.noise import METHODS
-from empriv.noise.judging import LEVEL, PRESENCES, JudgedAnswer, one_number, subject_of
+from empriv.noise.judging import LEVEL, JudgedAnswer, one_number, subject_of
 from empriv.noise.law import Law, check_granularity, decimal_at_most, own_rounding, suggested_granularity
 from empriv.noise.noise import Noise
 from empriv.noise.paper import paper_law
@@ -55,7 +56,7 @@ def least_noise(judged: JudgedAnswer, widest: list[NoiseKernel], epsilon: float,
     that of whichever is taken is 95%.
     """
     level = 1.0 - (1.0 - LEVEL) / len(widest)
-    rows = first_asked(judged)
+    rows = most_influential(judged)
     low = {wide.kind: max(_NARROWEST * wide.scale, _CELLS * wide.step) for wide in widest}
     unsure: dict[str, IntArray] = {}  # by kind: whoever met the target with less noise of the kind meets it with more
     for _ in range(_ROUNDS):
@@ -115,7 +116,7 @@ def _halved(enough: Callable[[float], bool], low: float, high: float, tolerance:
     return high
 
 
-def first_asked(judged: JudgedAnswer) -> IntArray:
+def most_influential(judged: JudgedAnswer) -> IntArray:
     """People who move the answer most, once and over all databases."""
     pairs = judged.pairs
     with np.errstate(invalid="ignore"):
@@ -130,6 +131,7 @@ _LARGEST_EPSILON = 50.0
 _STEPS = 64  # granularities in the scale of noise, where nobody declared one
 
 _WIDEST = 2.0**30  # granularities
+_NONE = [("point", 1.0, 0.0)]  # parts of a law without noise
 
 _NEVER = (
     "Noise must be able to hide an individual, which it cannot here: results that are not numbers (NULL, NaN, an "
@@ -204,12 +206,12 @@ def design_noise(
     times = subject.times if times is None else whole_number("times", times, least=1)
     if times < subject.times:
         raise InputError(f"`times` must be at least the audit's own, {subject.times:,}, got {times:,}.")
+    usual = "both" if subject.presence else "random"
     if isinstance(subject.risk, TableRisk):
         if method != "least" or bound is not None or dither or times != 1:
             raise InputError(
                 "Several numbers must be given noise by the method 'least' of one publication, without bound or dither."
             )
-        usual = "both" if subject.presence else "random"
         return design_table_noise(
             subject.risk, epsilon=epsilon, delta=delta, granularity=granularity, consistent=consistent,
             presence=usual if presence is None else one_of("presence", presence, PRESENCES),
@@ -218,36 +220,45 @@ def design_noise(
         raise InputError("`consistent` must be for several numbers, got one.")
     if isinstance(granularity, Mapping):
         raise InputError("`granularity` must be one number for noise on one number, got several by name.")
-    one = one_number(risk)
+    one = one_number(subject)
     finite_epsilon(epsilon)
     if not 0 < epsilon <= _LARGEST_EPSILON:
         raise InputError(f"`epsilon` must be positive and at most {_LARGEST_EPSILON:g}, got {epsilon}.")
     if not (isinstance(delta, int | float | np.number) and 0.0 <= delta < 1.0):
         raise InputError(f"`delta` must lie in [0, 1), got {delta}.")
+    epsilon, delta = float(epsilon), float(delta)
     one_of("method", method, METHODS)
-    usual = "both" if subject.presence else "random"
     presence = usual if presence is None else one_of("presence", presence, PRESENCES)
-    times = whole_number("times", times, least=1)
     declared = None if granularity is None else check_granularity(granularity)
     if dither and method != "least":
         raise InputError(f"`dither` must be for the method 'least', got {method!r}.")
-    judged = JudgedAnswer.of(risk, presence, None if bound is None else _checked_bound(one, bound))
-    design = _Design(judged, float(epsilon), float(delta), dither)
+    judged = JudgedAnswer.of(subject, presence, None if bound is None else _checked_bound(one, bound))
     facts: dict[str, Any] = {
-        "epsilon": float(epsilon), "delta": float(delta), "method": method,
-        "declared_granularity": declared is not None, "given": subject.given, "unit": subject.unit,
+        "epsilon": epsilon, "delta": delta, "method": method, "declared_granularity": declared is not None,
+        "unit": subject.unit,
     }  # fmt: skip
-    if times > 1:
-        if bound is not None or method != "least" or dither or not delta:
-            raise InputError(
-                "`times` must go with a delta above 0 and the method 'least' alone: what is composed are the "
-                "influences seen."
-            )
-        step = _step_for(one) if declared is None else declared
-        return _for_times(Noise(_law(NoiseKernel("gaussian", step, step), step), judged, times=times, **facts))
-    law, reach = design.made(method, declared)
-    asked = judged if reach == judged.reach else replace(judged, reach=reach)
-    return _kept(Noise(law, asked, declared_bound=bound, **facts))
+    if times > 1 and (bound is not None or method != "least" or dither or not delta):
+        raise InputError(
+            "`times` must go with a delta above 0 and the method 'least' alone: what is composed are the influences "
+            "seen."
+        )
+    if times > 1 or method in ("as-it-is", "paper") or not judged.hidden > 0:
+        step = _step_for(judged) if declared is None else declared
+        if times > 1:
+            return _for_times(Noise(_law(NoiseKernel("gaussian", step, step), step), judged, times=times, **facts))
+        paper = method == "paper"
+        law = paper_law(one, judged.pairs, judged.moved, epsilon, step) if paper else Law.of(step, _NONE)
+        return _checked(Noise(law, judged, declared_bound=bound, **facts))
+
+    def designed(step: float) -> tuple[NoiseKernel, float | None]:
+        return _classical_or_least(judged, epsilon, delta, step, least=method == "least", dither=dither)
+
+    if declared is None:  # as if there were no lattice; then one that is fine for it
+        declared = suggested_granularity(16 * designed(0.0)[0].scale / _STEPS)
+    kernel, reach = designed(declared)
+    if reach != judged.reach:
+        judged = replace(judged, reach=reach)
+    return _checked(Noise(_law(kernel, declared), judged, declared_bound=bound, **facts))
 
 
 def _for_times(narrowest: Noise) -> Noise:
@@ -268,10 +279,10 @@ def _for_times(narrowest: Noise) -> Noise:
         if high > _WIDEST * step:
             raise InputError(_NEVER)
     found = _halved(lambda scale: of_scale(scale).composes(narrowest.times, epsilon, delta), low, high, _TOLERANCE)
-    return _kept(of_scale(found))
+    return _checked(of_scale(found))
 
 
-def _kept(noise: Noise) -> Noise:
+def _checked(noise: Noise) -> Noise:
     """The noise, if it keeps its promise; the paper's keeps its own, by the estimate, and is given all the same."""
     if noise.method == "paper" or noise.holds:
         return noise
@@ -284,71 +295,44 @@ def _kept(noise: Noise) -> Noise:
     raise CertificateError(_HOPELESS)
 
 
-@dataclass(frozen=True, eq=False)
-class _Design:
-    """What is asked for."""
+def _classical_or_least(
+    judged: JudgedAnswer, epsilon: float, delta: float, step: float, *, least: bool, dither: bool
+) -> tuple[NoiseKernel, float | None]:
+    """The noise, and the most that is promised to be hidden: None for twice as much as was seen of each person.
 
-    judged: JudgedAnswer
-    epsilon: float
-    delta: float
-    dither: bool
+    The least noise has the smaller error of both kinds, each judged with itself as the kernel. Where nothing less than
+    classical noise does, so few databases support nothing better at this delta: the noise alone keeps the promise, for
+    moves as large as were seen.
+    """
+    widest = _classical_of_each_kind(judged, epsilon, delta, step)
+    usual = _smallest_error(widest)
+    found = least_noise(judged, widest, epsilon, delta) if least else None
+    if found is None or found.error > usual.error:
+        return usual, judged.hidden
+    dithered = dither_noise(judged.pairs.points, draws=judged.pairs.draws, step=step) if dither else None
+    if dithered is None or dithered.error <= found.error:
+        return found, judged.reach
+    if dithered.error >= usual.error:
+        return usual, judged.hidden
+    return (dithered if judged.meets(dithered, epsilon, delta) else found), judged.reach
 
-    def made(self, method: str, granularity: float | None) -> tuple[Law, float | None]:
-        """The law, and the most that is promised to be hidden: None for twice as much as was seen of each person."""
-        judged = self.judged
-        if method in ("as-it-is", "paper") or not self._hidden > 0:
-            step = _step_for(judged.risk) if granularity is None else granularity
-            if method == "paper":
-                return paper_law(judged.risk, judged.pairs, judged.moved, self.epsilon, step), judged.reach
-            return Law.of(step, [("point", 1.0, 0.0)]), judged.reach
-        find = self._classical if method == "classical" else self._least
-        if granularity is None:  # as if there were no lattice; then one that is fine for it
-            granularity = suggested_granularity(16 * find(0.0)[0].scale / _STEPS)
-        kernel, reach = find(granularity)
-        return _law(kernel, granularity), reach
 
-    @property
-    def _hidden(self) -> float:
-        """The most that classical noise hides: what was declared, or the largest move."""
-        return self.judged.largest if self.judged.reach is None else self.judged.reach
+def _classical_of_each_kind(judged: JudgedAnswer, epsilon: float, delta: float, step: float) -> list[NoiseKernel]:
+    """Noise that hides the largest move whatever the data are; at delta = 0 only Laplace noise serves."""
+    kinds = ("laplace", "gaussian") if delta > 0 else ("laplace",)
+    return [classical(epsilon, delta, judged.hidden, kind, step) for kind in kinds]
 
-    def _widest(self, step: float) -> list[NoiseKernel]:
-        """Classical noise of each kind; at delta = 0 only Laplace noise serves."""
-        kinds = ("laplace", "gaussian") if self.delta > 0 else ("laplace",)
-        return [classical(self.epsilon, self.delta, self._hidden, kind, step) for kind in kinds]
 
-    def usual(self, step: float) -> NoiseKernel:
-        """Classical noise of the smaller error."""
-        return min(self._widest(step), key=lambda kernel: kernel.error)
-
-    def _classical(self, step: float) -> tuple[NoiseKernel, float | None]:
-        return self.usual(step), self._hidden
-
-    def _least(self, step: float) -> tuple[NoiseKernel, float | None]:
-        """The smaller error of both kinds, each judged with itself as the kernel; never more than classical noise.
-
-        Where nothing less than classical noise does, so few databases support nothing better at this delta: the noise
-        alone keeps the promise, for moves as large as were seen.
-        """
-        judged = self.judged
-        found = least_noise(judged, self._widest(step), self.epsilon, self.delta)
-        if found is None or found.error > self.usual(step).error:
-            return self._classical(step)
-        dithered = dither_noise(judged.pairs.points, draws=judged.pairs.draws, step=step) if self.dither else None
-        if dithered is None or dithered.error <= found.error:
-            return found, judged.reach
-        if dithered.error >= self.usual(step).error:
-            return self._classical(step)
-        return (dithered if judged.meets(dithered, self.epsilon, self.delta) else found), judged.reach
+def _smallest_error(kernels: Sequence[NoiseKernel]) -> NoiseKernel:
+    return min(kernels, key=lambda kernel: kernel.error)
 
 
 def classical_noise(noise: Noise) -> NoiseKernel | None:
     """Classical noise at the same epsilon, delta, largest move and lattice, to compare with; None for several
     publications and where nobody moves the answer."""
-    move = noise.judged.largest if noise.bound is None else noise.bound
-    if noise.times > 1 or not move > 0:
+    if noise.times > 1 or not noise.judged.hidden > 0:
         return None
-    return _Design(replace(noise.judged, reach=move), noise.epsilon, noise.delta, False).usual(noise.step)
+    return _smallest_error(_classical_of_each_kind(noise.judged, noise.epsilon, noise.delta, noise.step))
 
 
 def _law(kernel: NoiseKernel, granularity: float) -> Law:
@@ -366,11 +350,10 @@ def _checked_bound(risk: Risk, bound: float) -> float:
     return float(bound)
 
 
-def _step_for(risk: Risk) -> float:
+def _step_for(judged: JudgedAnswer) -> float:
     """A power of two far below the noise that would dither the answer."""
-    pairs = JudgedAnswer(risk).pairs
-    dithered = dither_noise(pairs.points, draws=pairs.draws)
-    influence = risk.influence()
+    dithered = dither_noise(judged.pairs.points, draws=judged.pairs.draws)
+    influence = judged.risk.influence()
     influence = influence[np.isfinite(influence) & (influence > 0)]
     width = dithered.scale if dithered is not None else float(influence.min()) if len(influence) else 1.0
     return suggested_granularity(16 * width / _STEPS)
@@ -381,10 +364,10 @@ def offered_granularity(risk: Any) -> float:
 
     It is taken from the data, so it is an offer: whoever releases declares it.
     """
-    one = one_number(risk)
+    one = one_number(subject_of(risk))
     numbers = one.results.q[one.results.outcomes == 0]
-    own = None if subject_of(risk).given else own_rounding(np.ravel(numbers))
-    return max(decimal_at_most(4 * _step_for(one)), own or 0.0)
+    own = None if isinstance(one, GivenRisk) else own_rounding(np.ravel(numbers))
+    return max(decimal_at_most(4 * _step_for(JudgedAnswer(one))), own or 0.0)
 
 
 # Tables
@@ -422,7 +405,7 @@ def design_table_noise(
         )
     kind, scales = found
     laws = {
-        name: Law.of(step, [(kind, 1.0, scale)] if scale > 0 else [("point", 1.0, 0.0)])
+        name: Law.of(step, [(kind, 1.0, scale)] if scale > 0 else _NONE)
         for name, step, scale in zip(names, steps, scales.tolist(), strict=True)
     }
     noise = TableNoise(
@@ -499,7 +482,7 @@ def _least_factor(target: TableTarget, kind: str, shape: FloatArray, most: float
     def enough(factor: float) -> bool:
         return target.seems_kept(target.kernels(kind, factor * shape))
 
-    high = min(_alone(target, kind, shape), most)
+    high = min(_hiding_factor(target, kind, shape), most)
     found = least_scale(enough, _NARROWEST_OF_TABLES * high, high, _TOLERANCE_OF_TABLES) if high > 0 else None
     if found is None:
         return None
@@ -513,7 +496,7 @@ def _least_factor(target: TableTarget, kind: str, shape: FloatArray, most: float
     return None
 
 
-def _alone(target: TableTarget, kind: str, shape: FloatArray) -> float:
+def _hiding_factor(target: TableTarget, kind: str, shape: FloatArray) -> float:
     """A factor with which the noise alone hides every day of everybody."""
     days = days_of(target.risk)
     steps = np.maximum(target.steps, 1e-300)

@@ -210,10 +210,6 @@ class Law:
         """Each part with its weight as a float."""
         return tuple((part.weight / WHOLE, part) for part in self.parts)
 
-    def decay(self, part: Part) -> float:
-        """``a = exp(-granularity/scale)`` of a discrete Laplace part, whose pmf is (1-a)/(1+a) a^|k|."""
-        return math.exp(-self.granularity / part.scale)
-
     @cached_property
     def expected_error(self) -> float:
         """Expected absolute noise, in units of the result."""
@@ -228,18 +224,15 @@ class Law:
         """The least noise that is not exceeded with probability ``p``, in units of the result."""
         if not 0.0 < p < 1.0:
             raise InputError(f"`p` must lie between 0 and 1, got {p}.")
-        if p < 0.5:  # the least k with cdf(k) >= p, sought on the left, where the cdf is accurate
-            low, high = -1, 0
-            while float(self.cdf(low)) >= p:
-                low *= 2
-        else:
-            low, high = -1, 1
-            while float(self.tail(high + 1)) > 1.0 - p:
-                low, high = high, 2 * high
 
-        def reached(k: int) -> bool:
+        def reached(k: int) -> bool:  # each side where it is accurate
             return float(self.cdf(k)) >= p if p < 0.5 else float(self.tail(k + 1)) <= 1.0 - p
 
+        low, high = -1, 1
+        while reached(low):
+            low *= 2
+        while not reached(high):
+            low, high = high, 2 * high
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (low, middle) if reached(middle) else (middle, high)
@@ -319,8 +312,6 @@ class Law:
     # One part; cells are not negative
 
     def part_pmf(self, part: Part, cells: IntArray) -> FloatArray:
-        if part.kind == "point":
-            return np.asarray(cells == 0, float)
         if part.kind == "laplace":
             rate = self.granularity / part.scale
             return np.asarray(math.tanh(0.5 * rate) * np.exp(-rate * cells))  # (1-a)/(1+a) = tanh(rate/2)
@@ -333,8 +324,6 @@ class Law:
 
     def _upper(self, part: Part, cells: IntArray) -> FloatArray:
         """P(noise >= cells), cells at least 1."""
-        if part.kind == "point":
-            return np.zeros(cells.shape)
         if part.kind == "laplace":
             rate = self.granularity / part.scale
             return np.asarray(np.exp(-rate * cells) / (1.0 + math.exp(-rate)))  # (1-a)/(1+a) a^k/(1-a)
@@ -346,8 +335,6 @@ class Law:
         return np.asarray(tails[np.minimum(cells, middle + 1)])
 
     def _error(self, part: Part) -> float:
-        if part.kind == "point":
-            return 0.0
         if part.kind == "laplace":
             return 1.0 / math.sinh(self.granularity / part.scale)  # 2a/(1 - a²)
         if part.kind == "gaussian":
@@ -361,7 +348,7 @@ class Law:
         return float(np.abs(np.arange(-middle, middle + 1)) @ masses)
 
     def table_masses(self, part: Part) -> FloatArray:
-        """Probabilities of a table's noise -m..m."""
+        """Probabilities of a table's noise -m..m; a point mass is a table of one value."""
         table = part.table or (1,)
         total = sum(table)
         return np.array([float(Fraction(weight, total)) for weight in table])

@@ -17,18 +17,18 @@ import numpy as np
 
 from empriv.base.arguments import finite_epsilon, one_epsilon, one_of, probability, unit_name, whole_number
 from empriv.base.storage import WRONG_FACTS, read_archive, write_archive
+from empriv.base.targets import PRESENCES
 from empriv.base.text import lines_html
 from empriv.errors import CertificateError, FileFormatError, InputError
 from empriv.measuring.densities.density import Density, Kde
 from empriv.measuring.densities.specs import density_from_json, density_to_json
-from empriv.measuring.given.given_risk import GivenRisk
-from empriv.measuring.given.saved import risk_from_parts, risk_to_parts
+from empriv.measuring.given.given_risk import GivenRisk, risk_from_parts, risk_to_parts
 from empriv.measuring.line.risk import Risk, measure_line
 from empriv.measuring.series import HowOften, Publications
 from empriv.measuring.series.repeated import PublicationEffects, within
 from empriv.noise import METHODS
 from empriv.noise.drawing import release
-from empriv.noise.judging import LEVEL, PRESENCES, JudgedAnswer, by_noise_alone
+from empriv.noise.judging import LEVEL, JudgedAnswer, by_noise_alone, subject_of
 from empriv.noise.law import Law, decimal_at_most
 from empriv.noise.publications import effects_with_noise
 from empriv.results import FloatArray, Results
@@ -59,7 +59,6 @@ class Noise:
     declared_bound : the user's bound on what one individual may do to an answer, or None
     declared_granularity : whether the user chose the granularity; only then may answers be released
     times : publications, each from a database of its own, that together keep the target
-    given : whether the risk's results are the residuals of the answers given what is known, and hold no answers
     unit : of the answers
 
     Examples
@@ -82,7 +81,6 @@ class Noise:
     declared_bound: float | None = None
     declared_granularity: bool = False
     times: int = 1
-    given: bool = False
     unit: str = ""
 
     def __repr__(self) -> str:
@@ -125,6 +123,11 @@ class Noise:
     def risk(self) -> Risk:
         """What was measured, and what the noise is for."""
         return self.judged.risk
+
+    @property
+    def given(self) -> bool:
+        """Whether the risk's results are the residuals of the answers given what is known, and hold no answers."""
+        return isinstance(self.risk, GivenRisk)
 
     @property
     def presence(self) -> str:
@@ -190,12 +193,12 @@ class Noise:
         return Publications(at, LEVEL, estimate, upper, effects.estimate, effects.upper(LEVEL))
 
     def _effects(self, epsilon: float) -> PublicationEffects:
-        if epsilon not in self._told:
-            self._told[epsilon] = effects_with_noise(self.risk, self.law, epsilon)
-        return self._told[epsilon]
+        if epsilon not in self._effects_by_epsilon:
+            self._effects_by_epsilon[epsilon] = effects_with_noise(self.risk, self.law, epsilon)
+        return self._effects_by_epsilon[epsilon]
 
     @cached_property
-    def _told(self) -> dict[float, PublicationEffects]:
+    def _effects_by_epsilon(self) -> dict[float, PublicationEffects]:
         return {}
 
     def how_often(self, *, epsilon: float | None = None, delta: float | None = None) -> HowOften:
@@ -222,7 +225,7 @@ class Noise:
 
     def certified_for(self, risk: Any) -> Noise:
         """The same noise, judged anew for this risk; nothing that it says of itself is taken on trust."""
-        again = replace(self, judged=JudgedAnswer.of(risk, self.presence, self.bound))
+        again = replace(self, judged=JudgedAnswer.of(subject_of(risk), self.presence, self.bound))
         if not again.holds:
             raise CertificateError(_ANOTHER_AUDIT)
         return again
@@ -252,7 +255,38 @@ class Noise:
     @property
     def notes(self) -> tuple[str, ...]:
         """What is promised, and on what it rests, in sentences."""
-        return _promise(self)
+        said = []
+        if not self.holds:
+            said.append(
+                f"The upper bound on delta is {self.achieved_delta():.2g}, above the target: nothing can be released. "
+                "By the paper's definition the estimate keeps it."
+            )
+        if self.unconditional:
+            return (
+                *said,
+                "The promise rests on your bound alone: no individual moves an answer by more than "
+                f"{self.declared_bound:g}. Where that is true it holds whatever the data are.",
+            )
+        if self.law.only_point:
+            assumed = tuple(bounds(self.risk, self.epsilon).notes) if self.judged.largest > 0 else ()
+            return (*said, "The answer is published as it is, rounded.", *assumed)
+        where = "in a random database" + (" and on the day that people are in" if self.presence == "both" else "")
+        said.append(
+            f"The promise is an upper bound at 95% confidence, {where}. Nothing is assumed of the law of the answers "
+            "but that the next database is like those seen."
+        )
+        if self.times > 1:
+            said.append(
+                f"It is for {self.times:,} publications, each from a database of its own, for people who are in all of "
+                "these databases or in none and do on them what they were seen to do."
+            )
+        reach = self.bound
+        if reach is not None and self.declared_bound is None:
+            said.append(
+                f"It is for people who move the answer by up to {amount(reach, self.unit)}, the most that was seen. "
+                "Hint: a declared bound, or a capped query, makes that certain."
+            )
+        return tuple(said)
 
     # Files
 
@@ -306,17 +340,16 @@ class Noise:
             method = one_of("method", meta["method"], METHODS)
             presence = one_of("presence", meta["presence"], PRESENCES)
             reach, bound = (_positive_or_none(meta[name]) for name in ("reach", "declared_bound"))
-            flags = [meta["declared_granularity"], meta["given"]]
             times, unit = whole_number("times", meta["times"], least=1), unit_name(meta["unit"])
-            if not all(isinstance(flag, bool) for flag in flags):
-                raise TypeError("facts")
-            known = meta["known"]
+            declared, known = meta["declared_granularity"], meta["known"]
             risk = measure_line(results, density) if known is None else risk_from_parts(known, arrays, results, density)
+            if not isinstance(declared, bool) or meta["given"] is not (known is not None):
+                raise TypeError("facts")
         except WRONG_FACTS as error:
             raise FileFormatError(_DAMAGED) from error
         noise = Noise(
-            law=law, judged=JudgedAnswer.of(risk, presence, reach), method=method, epsilon=epsilon, delta=delta,
-            declared_bound=bound, declared_granularity=flags[0], given=flags[1], times=times, unit=unit,
+            law=law, judged=JudgedAnswer.of(subject_of(risk), presence, reach), method=method, epsilon=epsilon,
+            delta=delta, declared_bound=bound, declared_granularity=declared, times=times, unit=unit,
         )  # fmt: skip
         if method != "paper" and not noise.holds:  # the paper's keeps its promise by the estimate, and is for study
             raise CertificateError("Noise must keep its promise, and that in the file does not: it was altered.")
@@ -335,42 +368,6 @@ class Noise:
             "times": self.times,
             "given": self.given,
         }
-
-
-def _promise(noise: Noise) -> tuple[str, ...]:
-    """What is promised, and on what it rests."""
-    said = []
-    if not noise.holds:
-        said.append(
-            f"The upper bound on delta is {noise.achieved_delta():.2g}, above the target: nothing can be released. By "
-            "the paper's definition the estimate keeps it."
-        )
-    if noise.unconditional:
-        return (
-            *said,
-            "The promise rests on your bound alone: no individual moves an answer by more than "
-            f"{noise.declared_bound:g}. Where that is true it holds whatever the data are.",
-        )
-    if noise.law.only_point:
-        assumed = tuple(bounds(noise.risk, noise.epsilon).notes) if noise.judged.largest > 0 else ()
-        return (*said, "The answer is published as it is, rounded.", *assumed)
-    where = "in a random database" + (" and on the day that people are in" if noise.presence == "both" else "")
-    said.append(
-        f"The promise is an upper bound at 95% confidence, {where}. Nothing is assumed of the law of the answers but "
-        "that the next database is like those seen."
-    )
-    if noise.times > 1:
-        said.append(
-            f"It is for {noise.times:,} publications, each from a database of its own, for people who are in all of "
-            "these databases or in none and do on them what they were seen to do."
-        )
-    reach = noise.bound
-    if reach is not None and noise.declared_bound is None:
-        said.append(
-            f"It is for people who move the answer by up to {amount(reach, noise.unit)}, the most that was seen. Hint: "
-            "a declared bound, or a capped query, makes that certain."
-        )
-    return tuple(said)
 
 
 def _number(value: Any) -> float:

@@ -18,6 +18,7 @@ import numpy as np
 
 from empriv.base.arguments import one_epsilon, one_of
 from empriv.base.storage import WRONG_FACTS, read_archive, write_archive
+from empriv.base.targets import PRESENCES
 from empriv.base.text import table_html
 from empriv.errors import CertificateError, FileFormatError, InputError
 from empriv.judge.noise_kernels import NoiseKernel
@@ -26,8 +27,8 @@ from empriv.measuring.given.regression import Term
 from empriv.measuring.tables.relations import Relations, relations_of
 from empriv.measuring.tables.table_risk import measure_table
 from empriv.noise import drawing
-from empriv.noise.judging import PRESENCES, several_numbers
 from empriv.noise.judging import kernel_of as kernel_of_part
+from empriv.noise.judging import subject_of
 from empriv.noise.law import Law
 from empriv.results import FloatArray, Results
 from empriv.validate.bounds import bounds
@@ -156,10 +157,12 @@ class TableNoise:
 
     def certified_for(self, risk: Any) -> TableNoise:
         """The same noise, with what it achieves computed again for this risk."""
-        risk = several_numbers(risk)
-        if tuple(risk.components) != tuple(self.laws):
+        table = subject_of(risk).risk
+        if not isinstance(table, TableRisk):
+            raise InputError(f"`risk` must be that of several numbers, got {type(table).__name__}.")
+        if tuple(table.components) != tuple(self.laws):
             raise InputError("`noise` must be for the numbers of the audit, got noise for others.")
-        made = replace(self, risk=risk)
+        made = replace(self, risk=table)
         if not made.holds:
             raise CertificateError(
                 "Noise must keep its promise for the audit at hand, and this one does not. Nothing is released."

@@ -99,8 +99,8 @@ class Hiding:
         calmest days, since logarithms were taken and the spread depends on what is known besides."""
         if math.isinf(move):
             return 1.0
-        left = self.risk.left if isinstance(self.risk, GivenRisk) else None
-        if self.kernel is None and left is not None and left.logarithm and left.fit.spread is not None:
+        residuals = self.risk.residuals if isinstance(self.risk, GivenRisk) else None
+        if self.kernel is None and residuals is not None and residuals.logarithm and residuals.fit.spread is not None:
             return 0.0
         found = lower.of_moves(self.laws[0], [move], epsilon, self.kernel, draws=self.pairs.draws, level=level)
         return float(found[0, 0])
@@ -135,7 +135,7 @@ class Hiding:
             raise InputError(
                 "`database` must be the label of one that was audited, and whose previous answers are known."
             )
-        return move * float(self.risk.left.day_units[places[0]]) if isinstance(self.risk, GivenRisk) else move
+        return move * float(self.risk.residuals.day_units[places[0]]) if isinstance(self.risk, GivenRisk) else move
 
 
 @singledispatch
@@ -156,8 +156,8 @@ def hiding_of_number(risk: Risk, kernel: NoiseKernel | None) -> Hiding:
     pairs = bound_inputs(risk).marked
     moves = moves_as_it_is(risk, pairs)
     if isinstance(risk, GivenRisk):
-        beside = risk.left.beside_level
-        pairs = replace(pairs, points=beside(pairs.points), entries=beside(pairs.entries))
+        relative = risk.residuals.relative_to_level
+        pairs = replace(pairs, points=relative(pairs.points), entries=relative(pairs.entries))
     return Hiding(risk, pairs, moves, others_laws(pairs, moves), None, patterned(risk))
 
 
@@ -184,7 +184,7 @@ def covers(risk: AnyRisk) -> bool:
 
 def results_of(risk: AnyRisk) -> Results:
     """The answers themselves, also where residuals are judged."""
-    return risk.left.original if isinstance(risk, GivenRisk) else risk.results
+    return risk.residuals.original if isinstance(risk, GivenRisk) else risk.results
 
 
 def cover(

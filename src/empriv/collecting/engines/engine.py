@@ -20,8 +20,8 @@ from empriv.errors import QueryError
 if TYPE_CHECKING:
     from sqlglot import exp
 
-    from empriv.collecting.functions.chunks import Chunk
-    from empriv.collecting.functions.chunks import FunctionQuery as Called
+    from empriv.collecting.function_calls import Chunk
+    from empriv.collecting.function_calls import FunctionQuery as Called
     from empriv.collecting.sources import Databases
     from empriv.collecting.sql.aggregates import Type
     from empriv.collecting.sql.printing import Names

@@ -13,21 +13,22 @@ the tests are silent is weak evidence all the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from empriv.base.arguments import probability
 from empriv.errors import InputError
 from empriv.measuring.any_risk import largest_influence
 from empriv.measuring.densities.density import Density, density_or_default, is_literal
 from empriv.measuring.given.calendar import LEAST_BENT, Times, calendar_terms, order_of, required_times
-from empriv.measuring.given.reader_knowledge import Given
+from empriv.measuring.given.reader_knowledge import Given, quantity_name
 from empriv.measuring.given.regression import (
-    LEAST_LEFT,
+    LEAST_RESIDUALS,
     Residuals,
     Term,
     all_positive,
@@ -48,7 +49,7 @@ from empriv.words.message import Message
 
 SILENT = 0.05
 FEWEST = 8  # databases that can be tested
-LEAST_CHOSEN = LEAST_LEFT + 2  # databases: a level and a trend are fitted at least
+LEAST_CHOSEN = LEAST_RESIDUALS + 2  # databases: a level and a trend are fitted at least
 _SAME = 1e-12  # masses that differ by less differ by rounding
 _UNDATED = ("nothing", "logarithm")  # steps that need no order
 _STEPS = (*_UNDATED, "calendar", "previous", "lags", "spread")
@@ -105,21 +106,22 @@ def choose(
         if (name == "logarithm" and not logarithm) or (dated and times is None):
             continue
         lags = {"previous": (1,), "lags": (1, 2, 7), "spread": (1, 2, 7)}.get(name, ())
+        regressed = partial(regress_out, results, order=order, lags=lags, logarithm=logarithm, spread=name == "spread")
         try:
-            left = regress_out(results, known, order=order, lags=lags, logarithm=logarithm, spread=name == "spread")
+            residuals = regressed(known)
             straight = dated and results.n_databases >= LEAST_BENT and not bends(everything)
-            if straight and times is not None and trend_p(left) <= SILENT:
+            if straight and times is not None and trend_p(residuals) <= SILENT:
                 everything = calendar_terms(times, bends=True)
                 known = [*terms, *everything]
-                left = regress_out(results, known, order=order, lags=lags, logarithm=logarithm, spread=name == "spread")
+                residuals = regressed(known)
         except InputError:
             if chosen is None:
                 raise
             break  # too few databases for more
-        chosen = left
-        p, statistic = objection(left, times)
+        chosen = residuals
+        p, statistic = objection(residuals, times)
         if not dated and everything:
-            p = min(p, calendar_p(left, everything, times))
+            p = min(p, calendar_p(residuals, everything, times))
         steps.append(Step(name, p, statistic, bends=dated and bends(everything)))
         if p > SILENT:
             break
@@ -136,11 +138,11 @@ def remaining(names: Sequence[str], taken: Sequence[Step]) -> Sequence[str]:
     return names[places[-1] :] if places else names
 
 
-def objection(left: Residuals, times: Times | None) -> tuple[float, str]:
+def objection(residuals: Residuals, times: Times | None) -> tuple[float, str]:
     """p of the i.i.d. tests on the residuals, and the strongest departure; 1 where there is no order, or too little."""
-    if times is None or len(left.rests) < FEWEST:
+    if times is None or len(residuals.numbers) < FEWEST:
         return 1.0, ""
-    return left.in_order.p, left.in_order.statistic
+    return residuals.in_order.p, residuals.in_order.statistic
 
 
 def bends(terms: Sequence[Term]) -> bool:
@@ -148,21 +150,25 @@ def bends(terms: Sequence[Term]) -> bool:
     return any(term.name == "trend" and term.size > 1 for term in terms)
 
 
-def trend_p(left: Residuals) -> float:
+def trend_p(residuals: Residuals) -> float:
     """p of the test whether residuals are curved in the trend."""
-    here = np.isfinite(left.fit.left)
-    terms = [term.on(here) for term in left.fit.terms]
+    here = np.isfinite(residuals.fit.scaled_residuals)
+    terms = [term.on(here) for term in residuals.fit.terms]
     trend = next((term for term in terms if term.name == "trend" and term.values is not None), None)
-    return 1.0 if trend is None or left.fit.determined else curvature(left.fit.left[here], trend, terms)
+    return (
+        1.0
+        if trend is None or residuals.fit.determined
+        else curvature(residuals.fit.scaled_residuals[here], trend, terms)
+    )
 
 
-def calendar_p(left: Residuals, everything: Sequence[Term], times: Times | None) -> float:
+def calendar_p(residuals: Residuals, everything: Sequence[Term], times: Times | None) -> float:
     """p of the test whether a calendar tells anything about residuals: the i.i.d. tests do not see weekdays."""
-    here = np.isfinite(left.fit.left)
-    if times is None or left.fit.determined:
+    here = np.isfinite(residuals.fit.scaled_residuals)
+    if times is None or residuals.fit.determined:
         return 1.0
     places = times.order[here]
-    return explained_by(left.fit.left[here], [term.on(places) for term in everything])
+    return explained_by(residuals.fit.scaled_residuals[here], [term.on(places) for term in everything])
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,7 +180,7 @@ class GivenRisk(Risk):
     Attributes
     ----------
     given : what is known
-    left : residuals, and what was regressed out of which results
+    residuals : of the results, and what was regressed out of which results
     steps : how much was chosen to count as known, if that was left open
     recipe : how densities are estimated
     atoms : the results themselves, with point masses apart
@@ -183,7 +189,7 @@ class GivenRisk(Risk):
     """
 
     given: Given = field(repr=False)
-    left: Residuals = field(repr=False)
+    residuals: Residuals = field(repr=False)
     steps: tuple[Step, ...] = field(repr=False)
     recipe: Density = field(repr=False)
     atoms: Pairs = field(repr=False)
@@ -203,7 +209,7 @@ class GivenRisk(Risk):
 
     def influence(self) -> FloatArray:
         """Largest change that each individual makes to a result, in units of the results."""
-        return largest_influence(self.left.original)
+        return largest_influence(self.residuals.original)
 
     @cached_property
     def unconditional(self) -> Risk:
@@ -212,8 +218,8 @@ class GivenRisk(Risk):
 
     def of_people(self, results: Results, *, people: int) -> GivenRisk:
         """The same knowledge for some of so many ``people``, with results with everyone that are the same."""
-        left = self.left.of_people(results)
-        risk = _given(left, self.given, self.steps, self.recipe, self.quantities, results, people=people)
+        residuals = self.residuals.of_people(results)
+        risk = _given(residuals, self.given, self.steps, self.recipe, self.quantities, results, people=people)
         if results.postprocessed_from is None or not isinstance(self.postprocessed_from, GivenRisk):
             return risk
         return replace(
@@ -223,29 +229,29 @@ class GivenRisk(Risk):
     def without_logarithm(self) -> GivenRisk:
         """The same knowledge taken out of the results themselves, for noise that is added to them: their spread is
         that of the calmest context, and influences are in units of the results."""
-        return self if not self.left.logarithm and self.left.fit.spread is None else self._in_units_of_results
+        return self if not self.residuals.logarithm and self.residuals.fit.spread is None else self._in_units_of_results
 
     @cached_property
     def _in_units_of_results(self) -> GivenRisk:
-        left = regress_out(
+        residuals = regress_out(
             self.whole,
             self._terms,
             order=None if self._times is None else self._times.order,
-            lags=_lags(self.left),
+            lags=_lags(self.residuals),
             spread=True,
             calmest=True,
         )
-        return _given(left, self.given, self.steps, self.recipe, self.quantities, self.whole)
+        return _given(residuals, self.given, self.steps, self.recipe, self.quantities, self.whole)
 
     def moves(self) -> Moves:
         """By how much everybody moved the answer, in units of the law that hides it on each database."""
-        return moves_of(self.left.original, self.left.day_units)
+        return moves_of(self.residuals.original, self.residuals.day_units)
 
     @cached_property
-    def beside_level(self) -> Risk:
+    def relative_to_level(self) -> Risk:
         """The results over their level, where logarithms were taken: what a day's moves are held against."""
-        results, beside = self.results, self.left.beside_level
-        return measure_line(replace(results, q=beside(results.q), entry_q=beside(results.entry_q)))
+        results, relative = self.results, self.residuals.relative_to_level
+        return measure_line(replace(results, q=relative(results.q), entry_q=relative(results.entry_q)))
 
     @property
     def in_time(self) -> IntArray:
@@ -255,11 +261,11 @@ class GivenRisk(Risk):
     @property
     def messages(self) -> tuple[Message, ...]:
         """What was counted as known, in words."""
-        fit, last = self.left.fit, self.steps[-1] if self.steps else None
+        fit, last = self.residuals.fit, self.steps[-1] if self.steps else None
         return what_is_known.given(
-            [term.name for term in fit.terms], fit.parameters, self.left.original.n_databases,
-            chosen=None if last is None else (last.name, last.p), dropped=self.left.dropped,
-            logarithm=self.left.logarithm, spread=fit.spread is not None, determined=fit.determined,
+            [term.name for term in fit.terms], fit.parameters, self.residuals.original.n_databases,
+            chosen=None if last is None else (last.name, last.p), dropped=self.residuals.dropped,
+            logarithm=self.residuals.logarithm, spread=fit.spread is not None, determined=fit.determined,
         )  # fmt: skip
 
     @property
@@ -269,9 +275,9 @@ class GivenRisk(Risk):
     @property
     def _terms(self) -> list[Term]:
         """What is known of every database, previous answers apart."""
-        names = {term.name for term in self.left.fit.terms}
+        names = {term.name for term in self.residuals.fit.terms}
         times = self._times
-        everything = [] if times is None else calendar_terms(times, bends=bends(self.left.fit.terms))
+        everything = [] if times is None else calendar_terms(times, bends=bends(self.residuals.fit.terms))
         return [*self.quantities, *(term for term in everything if term.name in names)]
 
 
@@ -313,21 +319,21 @@ def measure_given(
         times = required_times(results, "previous")
     order = None if times is None else times.order
     if given.auto:
-        left, steps = choose(results, terms, times, positive=positive, taken=taken)
+        residuals, steps = choose(results, terms, times, positive=positive, taken=taken)
     else:
-        left = regress_out(results, terms, order=order, previous=given.previous)
-    risk = _given(left, given, steps, recipe, quantities, results)
+        residuals = regress_out(results, terms, order=order, previous=given.previous)
+    risk = _given(residuals, given, steps, recipe, quantities, results)
     source = results.postprocessed_from
     if source is None or is_literal(recipe):
         return risk
     # Of the answers that these were made from, to a reader who knows the same.
-    logarithm = left.logarithm and all_positive(source)
-    known_too = regress_out(source, risk._terms, order=order, lags=_lags(left), logarithm=logarithm)
+    logarithm = residuals.logarithm and all_positive(source)
+    known_too = regress_out(source, risk._terms, order=order, lags=_lags(residuals), logarithm=logarithm)
     return replace(risk, postprocessed_from=_given(known_too, given, steps, recipe, quantities, source))
 
 
 def _given(
-    left: Residuals,
+    residuals: Residuals,
     given: Given,
     steps: tuple[Step, ...],
     recipe: Density,
@@ -336,17 +342,17 @@ def _given(
     *,
     people: int | None = None,
 ) -> GivenRisk:
-    risk = measure_line(left.results, recipe, people=people, digits=False)
+    risk = measure_line(residuals.results, recipe, people=people, digits=False)
     return GivenRisk(
         results=risk.results,
         density=risk.density,
         pairs=risk.pairs,
         shifts=risk.shifts,
         given=given,
-        left=left,
+        residuals=residuals,
         steps=steps,
         recipe=recipe,
-        atoms=pairs_of(left.original, look=not is_literal(recipe), people=people),
+        atoms=pairs_of(residuals.original, look=not is_literal(recipe), people=people),
         quantities=tuple(quantities),
         whole=whole,
     )
@@ -390,7 +396,7 @@ def _atom_blocks(pairs: Pairs) -> Iterator[tuple[IntArray, Block]]:
 
 def quantities_of(given: Given, known: Sequence[Any], results: Results) -> list[Term]:
     """What is known of each database by the quantities that were given."""
-    names = [asked if isinstance(asked, str) else getattr(asked, "__qualname__", "") for asked in given.quantities]
+    names = [quantity_name(asked) for asked in given.quantities]
     names += [""] * (len(known) - len(names))
     return [
         term
@@ -399,5 +405,76 @@ def quantities_of(given: Given, known: Sequence[Any], results: Results) -> list[
     ]
 
 
-def _lags(left: Residuals) -> tuple[int, ...]:
-    return tuple(term.lag for term in left.fit.terms if term.lag)
+def _lags(residuals: Residuals) -> tuple[int, ...]:
+    return tuple(term.lag for term in residuals.fit.terms if term.lag)
+
+
+# What files hold
+
+
+def values_to_parts(columns: Sequence[npt.NDArray[Any]]) -> tuple[list[Any], dict[str, npt.NDArray[Any]]]:
+    """Values of quantities by database: labels of each, or None where they are numbers, in arrays."""
+    numbers = [column.dtype.kind in "biuf" for column in columns]
+    labels = [
+        None if plain else [None if label is None or label != label else str(label) for label in column.tolist()]
+        for plain, column in zip(numbers, columns, strict=True)
+    ]
+    return labels, {f"known_{place}": column for place, column in enumerate(columns) if numbers[place]}
+
+
+def values_from_parts(facts: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
+    """The inverse of `values_to_parts`."""
+    return [
+        arrays[f"known_{place}"] if labels is None else np.array(labels, object)
+        for place, labels in enumerate(facts["labels"])
+    ]
+
+
+def given_to_parts(
+    given: Given, terms: Sequence[Term], steps: Sequence[Step], *, logarithm: bool
+) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    """What is known, and how much was chosen of it, as facts and arrays of a file."""
+    labels, arrays = values_to_parts([np.asarray(term.values) for term in terms])
+    facts = {
+        "kind": "given",
+        "words": list(given.words),
+        "knows": [term.name for term in terms],
+        "labels": labels,
+        "log_taken": logarithm,
+        "steps": [asdict(step) for step in steps],
+    }
+    return facts, arrays
+
+
+def given_from_parts(facts: Mapping[str, Any]) -> tuple[Given, list[Step]]:
+    """What is known, and the steps that were taken; invalid facts raise KeyError, TypeError or ValueError."""
+    if facts["kind"] != "given":
+        raise ValueError("kind of knowledge")
+    given = Given.of_words([str(word) for word in facts["words"]], [str(name) for name in facts["knows"]])
+    return given, [_step(step) for step in facts.get("steps", ())]
+
+
+def _step(facts: Mapping[str, Any]) -> Step:
+    step = Step(str(facts["name"]), float(facts["p"]), str(facts["statistic"]), facts["bends"] is True)
+    if not 0 <= step.p <= 1:
+        raise ValueError("p")
+    return step
+
+
+def risk_to_parts(risk: GivenRisk) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    """Those of the risk of one number."""
+    return given_to_parts(risk.given, risk.quantities, risk.steps, logarithm=risk.residuals.logarithm)
+
+
+def risk_from_parts(
+    facts: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]], results: Results, density: Density,
+    *, positive: bool = True,
+) -> GivenRisk:  # fmt: skip
+    """The risk of one number given the same, measured anew; ``positive`` as for `choose`.
+
+    The last step that was taken is taken again with its tests, so that a file can add to what is known, and never take
+    from it.
+    """
+    given, taken = given_from_parts(facts)
+    values = values_from_parts(facts, arrays)
+    return measure_given(results, given, values, density=density, positive=positive, taken=taken)

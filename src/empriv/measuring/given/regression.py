@@ -190,7 +190,7 @@ def _said(name: str) -> str:
     return f"What is known (`{name}`)"
 
 
-LEAST_LEFT = 20  # databases that must be left over, more than parameters
+LEAST_RESIDUALS = 20  # databases more than parameters, at least
 SPREAD_LEVEL = 0.05  # of the test whether the spread changes with one quantity
 _CAREFUL_LEVEL, _FEW = 0.2, 200  # with fewer databases the test sees little, and takes less for a sign
 _EACH_SPREAD = 8  # databases for each parameter of the spread
@@ -265,7 +265,7 @@ class Fit:
         return replace(self, spread=replace(self.spread, least=least))
 
     @property
-    def left(self) -> FloatArray:
+    def scaled_residuals(self) -> FloatArray:
         """(n,) the residuals, in the units of the calmest context."""
         return self.residuals * self.calm
 
@@ -312,10 +312,11 @@ def fitted(y: FloatArray, terms: Sequence[Term], *, spread: bool = False) -> Fit
 
 def check_enough(n: int, parameters: int) -> None:
     """Refuse so many parameters of what is known with so few databases."""
-    if n < parameters + LEAST_LEFT:
+    if n < parameters + LEAST_RESIDUALS:
         raise InputError(
-            f"There must be at least {parameters + LEAST_LEFT} databases to take out what is known, {LEAST_LEFT} more "
-            f"than the {parameters} parameters that it needs, got {n}. Hint: fewer quantities, or coarser categories."
+            f"There must be at least {parameters + LEAST_RESIDUALS} databases to take out what is known, "
+            f"{LEAST_RESIDUALS} more than the {parameters} parameters that it needs, got {n}. "
+            "Hint: fewer quantities, or coarser categories."
         )
 
 
@@ -473,15 +474,15 @@ class Residuals:
     places: IntArray
 
     @cached_property
-    def rests(self) -> FloatArray:
+    def numbers(self) -> FloatArray:
         """Residuals, averaged over draws, without rounding; databases without a number are left out."""
-        left = self.fit.left
-        return same_within(left[np.isfinite(left)], tie_tolerance(self.original.q))
+        residuals = self.fit.scaled_residuals
+        return same_within(residuals[np.isfinite(residuals)], tie_tolerance(self.original.q))
 
     @cached_property
     def in_order(self) -> IidTests:
         """What the i.i.d. tests find in them, in the order of time."""
-        return iid_tests(self.rests)
+        return iid_tests(self.numbers)
 
     def of_people(self, results: Results) -> Residuals:
         """The residuals of the results without other individuals, with everyone as they were."""
@@ -494,15 +495,15 @@ class Residuals:
 
     @property
     def day_units(self) -> FloatArray:
-        """(n,) what one unit of `beside_level` is on each database, in units of the results."""
+        """(n,) what one unit of `relative_to_level` is on each database, in units of the results."""
         return np.exp(self.fit.level) if self.logarithm else self.units
 
-    def beside_level(self, residuals: FloatArray) -> FloatArray:
+    def relative_to_level(self, residuals: FloatArray) -> FloatArray:
         """The law that a day's move is held against. Where logarithms were taken it is that of the results over their
         level: a move adds to a result, whatever that is, and its logarithm would tell on which result it was seen."""
         return np.exp(residuals) if self.logarithm else residuals
 
-    def left_of(self, values: FloatArray) -> FloatArray:
+    def residuals_of(self, values: FloatArray) -> FloatArray:
         """The residuals of results ``values`` (n, draws) on these databases."""
         y = _scaled(values, self.logarithm)
         return np.asarray((y - self.fit.level[:, None]) * self.fit.calm[:, None])
@@ -565,18 +566,18 @@ def _on(results: Results, places: IntArray) -> Results:
 
 
 def _residual_results(original: Results, fit: Fit, units: FloatArray, logarithm: bool) -> Results:
-    n, entries = original.n_databases, len(original.entry_database)
-    q, entry_q = original.q.reshape(n, -1), original.entry_q.reshape(entries, original.draws or 1)
+    shape = (len(original.entry_database), original.draws or 1)
+    q, entry_q = original.q.reshape(original.n_databases, -1), original.entry_q.reshape(shape)
     y, entry_y = _scaled(q, logarithm), _scaled(entry_q, logarithm)
     calm = fit.calm[:, None]
     # of one draw without the rounding that a difference from the level would bring back
-    left = fit.left[:, None] if y.shape[1] == 1 else (y - fit.level[:, None]) * calm
+    residuals = fit.scaled_residuals[:, None] if y.shape[1] == 1 else (y - fit.level[:, None]) * calm
     at = original.entry_database
-    # Beside the randomness that is left of that database, by the lower confidence limit of its spread.
+    # In units of the randomness of that database, by the lower confidence limit of its spread.
     influence = (y[at] - entry_y) / units[at, None]
     alone = (entry_y - fit.level[at, None]) * calm[at]  # where there is no number with everyone
-    entry_left = np.where(np.isfinite(y[at]), left[at] - influence, alone)
-    return replace(original, q=left.reshape(original.q.shape), entry_q=entry_left.reshape(original.entry_q.shape))
+    entries = np.where(np.isfinite(y[at]), residuals[at] - influence, alone)
+    return replace(original, q=residuals.reshape(original.q.shape), entry_q=entries.reshape(original.entry_q.shape))
 
 
 def _scaled(values: FloatArray, logarithm: bool) -> FloatArray:

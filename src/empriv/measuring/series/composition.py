@@ -140,7 +140,7 @@ def gaussian_size(deltas: FloatArray, epsilon: float) -> FloatArray:
     return np.where(deltas <= 0, 0.0, np.where(deltas >= 1, np.inf, high))
 
 
-def told(squares: npt.ArrayLike, escapes: npt.ArrayLike, epsilons: npt.ArrayLike) -> FloatArray:
+def delta_of_effects(squares: npt.ArrayLike, escapes: npt.ArrayLike, epsilons: npt.ArrayLike) -> FloatArray:
     """delta after answers whose squared effect sizes and ``-log(1 - p)`` sum to these; all broadcast.
 
     ``1 - (1 - delta_Gauss(sqrt(squares))) e^-escapes``: p is the chance that an answer gives a person away for certain.

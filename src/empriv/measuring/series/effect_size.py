@@ -39,7 +39,7 @@ from typing import NamedTuple
 import numpy as np
 
 from empriv.measuring.line.atoms import share_at_most
-from empriv.measuring.series.composition import gaussian_delta, told
+from empriv.measuring.series.composition import delta_of_effects, gaussian_delta
 from empriv.results import FloatArray, IntArray
 
 WIDE, NARROW = 0.707, 0.5  # of the bandwidth: for the estimate, and for the upper figure
@@ -50,7 +50,7 @@ SKEWED, FLAT = 0.08, 0.06  # L-skewness beyond which, and L-kurtosis below which
 _SHORT = 15.0  # over n: by how much of itself a normal quantile is short with noise where databases are few
 _CURVE = 1.01  # what the Gaussian curve, and cells, are short of the exact composition of laws with noise
 _APART = 2.0  # effect size of a day beyond which it is counted as telling for certain, as often as the laws differ
-_TOLD = 1e6  # mu² of a move beyond all that kernels are followed for
+_CERTAIN = 1e6  # mu² of a move beyond all that kernels are followed for
 _MOVES = 24  # at which a curve is computed
 _LEAST = 1e-3  # of the largest move: below, mu² is a multiple of d²
 
@@ -71,7 +71,7 @@ class Effects:
     def delta_i(self, times: float, epsilons: FloatArray) -> FloatArray:
         """(people, epsilons) after so many publications."""
         with np.errstate(invalid="ignore"):
-            return told(times * self.squares[:, None], times * self.escapes[:, None], epsilons)
+            return delta_of_effects(times * self.squares[:, None], times * self.escapes[:, None], epsilons)
 
     def delta(self, times: float, epsilon: float) -> float:
         """Of the most exposed person."""
@@ -163,7 +163,7 @@ def size_curve(
     always = moves**2 / variance if variance > 0 else np.zeros(len(moves))
     edges = near_edges(points, bandwidth) if narrow[1] < bandwidth and len(points) else ()
     apart = (moves >= FAR * narrow[1]) | bool(edges) if noise is None else np.zeros(len(moves), bool)
-    far = np.where(reached, 0.0, _TOLD)
+    far = np.where(reached, 0.0, _CERTAIN)
     return SizeCurve(
         moves=moves,
         squared=np.maximum(coarse.squared, always) + far,
@@ -234,7 +234,7 @@ class EffectSizes:
             return Effects(np.zeros(people), np.where(moving, np.inf, 0.0))
         finite = np.isfinite(self.moves)
         moves = np.where(finite, self.moves, 0.0)
-        squares = np.full(len(moves), _TOLD)  # nothing hides a move of a constant
+        squares = np.full(len(moves), _CERTAIN)  # nothing hides a move of a constant
         if self.curves:
             squares = np.max([curve.at(moves, level) for curve in self.curves], axis=0)
         if self.alone is not None:

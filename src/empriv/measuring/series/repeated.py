@@ -31,7 +31,7 @@ from empriv.measuring.given.regression import Residuals
 from empriv.measuring.line.atoms import Pairs, tie_tolerance
 from empriv.measuring.line.moves import Moves, as_it_is, others_laws, spread_of_law
 from empriv.measuring.line.risk import Risk, measure_line
-from empriv.measuring.series.composition import told
+from empriv.measuring.series.composition import delta_of_effects
 from empriv.measuring.series.effect_size import Effects, EffectSizes, EstimatedEffects, SizeCurve, grid_of, size_curve
 from empriv.measuring.tables.table_risk import TableRisk
 from empriv.results import FloatArray, IntArray, Results
@@ -60,8 +60,8 @@ def effects_of_risk(risk: AnyRisk) -> PublicationEffects:
 
 
 def _of_line(risk: Risk) -> EffectSizes:
-    if isinstance(risk, GivenRisk) and risk.left.logarithm:
-        basis = risk.beside_level
+    if isinstance(risk, GivenRisk) and risk.residuals.logarithm:
+        basis = risk.relative_to_level
     else:
         basis = risk if is_usual(risk.density) else measure_line(risk.results)
     pairs = basis.pairs
@@ -101,19 +101,19 @@ def curves_of(
 
 def publication_moves(risk: Risk, moves: Moves) -> tuple[FloatArray, IntArray]:
     """(person-days,) moves in units of the law and whose they are, as many publications show them."""
-    if isinstance(risk, GivenRisk) and any(term.lag for term in risk.left.fit.terms):
+    if isinstance(risk, GivenRisk) and any(term.lag for term in risk.residuals.fit.terms):
         return _innovations(risk, moves)
     return moves.relative, moves.owner
 
 
 def _innovations(risk: GivenRisk, moves: Moves) -> tuple[FloatArray, IntArray]:
     """What a person moves of an answer beside the answers before it, from which they were away as well."""
-    left, whole = risk.left, risk.whole
+    residuals, whole = risk.residuals, risk.whole
     order = risk.in_time
     time_of = np.empty(len(order), np.int64)  # of a database by position
     time_of[order] = np.arange(len(order))
     row_at = np.full(len(order), -1)
-    row_at[time_of[left.places]] = np.arange(len(left.places))
+    row_at[time_of[residuals.places]] = np.arange(len(residuals.places))
     owner = np.repeat(np.arange(whole.n_individuals), np.diff(whole.starts))
     then = time_of[whole.entry_database]
 
@@ -124,31 +124,31 @@ def _innovations(risk: GivenRisk, moves: Moves) -> tuple[FloatArray, IntArray]:
         change[np.abs(change) <= tie_tolerance(scaled(whole.q[whole.outcomes == 0]))] = 0.0
         return np.asarray(change)
 
-    own, change = changes_of(np.asarray), changes_of(np.log if left.logarithm else np.asarray)
-    if left.logarithm:  # of the level, which is what the previous answers' logarithms move
+    own, change = changes_of(np.asarray), changes_of(np.log if residuals.logarithm else np.asarray)
+    if residuals.logarithm:  # of the level, which is what the previous answers' logarithms move
         here = row_at[then]
-        own = own / np.where(here >= 0, left.day_units[here], 1.0)
-    units = np.ones(len(left.places)) if left.logarithm else left.units
+        own = own / np.where(here >= 0, residuals.day_units[here], 1.0)
+    units = np.ones(len(residuals.places)) if residuals.logarithm else residuals.units
     parts = [(owner, then, own)]
-    for lag, weight in previous_weights(left).items():
+    for lag, weight in previous_weights(residuals).items():
         inside = then + lag < len(order)
         parts.append((owner[inside], then[inside] + lag, -weight * change[inside]))
     owners, times, changes = (np.concatenate(column) for column in zip(*parts, strict=True))
     known = row_at[times] >= 0
-    n = len(left.places)
+    n = len(residuals.places)
     keys, place = np.unique(owners[known] * n + row_at[times[known]], return_inverse=True)
     sizes = np.abs(np.bincount(place.reshape(-1), changes[known], minlength=len(keys))) / units[keys % n]
-    told = np.isinf(moves.sizes)
-    sizes = np.concatenate((sizes, np.full(int(told.sum()), np.inf)))
-    return sizes, np.concatenate((keys // n, moves.owner[told]))
+    certain = np.isinf(moves.sizes)
+    sizes = np.concatenate((sizes, np.full(int(certain.sum()), np.inf)))
+    return sizes, np.concatenate((keys // n, moves.owner[certain]))
 
 
-def previous_weights(left: Residuals) -> dict[int, float]:
+def previous_weights(residuals: Residuals) -> dict[int, float]:
     """The weight of each previous answer in the fitted level, by how many answers before it was."""
-    terms = left.fit.terms
-    design = np.column_stack([np.ones(len(left.fit.level)), *(term.columns for term in terms)])
-    here = np.isfinite(left.fit.level)
-    weights = np.linalg.lstsq(design[here], left.fit.level[here], rcond=1e-10)[0]
+    terms = residuals.fit.terms
+    design = np.column_stack([np.ones(len(residuals.fit.level)), *(term.columns for term in terms)])
+    here = np.isfinite(residuals.fit.level)
+    weights = np.linalg.lstsq(design[here], residuals.fit.level[here], rcond=1e-10)[0]
     out, place = {}, 1
     for term in terms:
         if term.lag and term.size and term.values is not None:
@@ -334,7 +334,7 @@ class RepeatedRisk(AnyRisk):
     def _each(self, epsilons: FloatArray) -> FloatArray:
         """(individuals,) the estimate of each at their own epsilon."""
         once = self.effects.estimate
-        return told(self.times * once.squares, self.times * once.escapes, epsilons)
+        return delta_of_effects(self.times * once.squares, self.times * once.escapes, epsilons)
 
     def influence(self) -> FloatArray:
         return self.single.influence()

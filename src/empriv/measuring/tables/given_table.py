@@ -19,7 +19,7 @@ from empriv.measuring.given.calendar import calendar_terms, order_of, required_t
 from empriv.measuring.given.given_risk import FEWEST, SILENT, Step, quantities_of, remaining
 from empriv.measuring.given.iid_tests import iid_tests
 from empriv.measuring.given.reader_knowledge import Given
-from empriv.measuring.given.regression import LEAST_LEFT, Term, check_enough, explained_by, number_term
+from empriv.measuring.given.regression import LEAST_RESIDUALS, Term, check_enough, explained_by, number_term
 from empriv.measuring.tables.fit import TableFit, fit_table
 from empriv.measuring.tables.table_risk import TableRisk, measure_table
 from empriv.results import FloatArray, IntArray, Results
@@ -155,7 +155,7 @@ def _choose(
         wanted = [*quantities, *(dates if name != "nothing" else [])]
         wanted_lags = (1,) if name == "previous" else ()
         kept, known = _with_lags(results, wanted, wanted_lags, order)
-        if steps and len(kept) < sum(term.size for term in known) + LEAST_LEFT:
+        if steps and len(kept) < sum(term.size for term in known) + LEAST_RESIDUALS:
             break  # too few databases for more
         terms, lags = wanted, wanted_lags
         axes = _axes_of(fit_table(results.on_databases(kept), known), _SERIES)

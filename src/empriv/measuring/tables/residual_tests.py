@@ -47,7 +47,7 @@ class Rest(NamedTuple):
         """Whether the databases are enough to look at what is left."""
         return bool(self.frame.shape[1] <= _MOST_FITTED * len(self.frame))
 
-    def left_of(self, cell: FloatArray) -> FloatArray:
+    def residuals_of(self, cell: FloatArray) -> FloatArray:
         """The residuals of a cell (n,), or of columns (n, m)."""
         return np.asarray(cell - self.frame @ (self.frame.T @ cell))
 
@@ -67,14 +67,14 @@ def rest_of(cells: FloatArray) -> Rest:
 def dependence(cell: FloatArray, rest: Rest) -> FloatArray:
     """(1 + PERMUTATIONS,) how unusual the residuals of a cell (n,) are beside the rest, and the same of residuals that
     do not depend on it; all 0 where nothing can be seen. `p_values` compares them."""
-    n, left = len(cell), rest.left_of(cell)
-    if not rest.white.shape[1] or not rest.tells or not np.ptp(left) > 1e-9 * float(np.abs(cell).max(initial=0.0)):
+    n, residuals = len(cell), rest.residuals_of(cell)
+    if not rest.white.shape[1] or not rest.tells or not np.ptp(residuals) > 1e-9 * float(np.abs(cell).max(initial=0.0)):
         return np.zeros(1 + PERMUTATIONS)
     leverage = (rest.frame**2).sum(axis=1)
     free = np.sqrt(np.maximum(1.0 - leverage, 1e-3))[:, None]
-    start = left[:, None] / free
+    start = residuals[:, None] / free
     order = np.random.default_rng(0).permuted(np.tile(np.arange(n), (PERMUTATIONS, 1)), axis=1).T
-    values = np.concatenate((start, rest.left_of(start[:, 0][order]) / free), axis=1)
+    values = np.concatenate((start, rest.residuals_of(start[:, 0][order]) / free), axis=1)
     signed, sizes = _scores(values), _scores(np.abs(values))
     cells, far, spread = _scores(rest.white), _scores(np.abs(rest.white)), _scores(leverage[:, None])
     statistics = np.stack(
@@ -98,11 +98,11 @@ def p_values(statistics: FloatArray) -> FloatArray:
 def leans(cell: FloatArray, rest: Rest) -> float:
     """Skewness of the law of the residuals of a cell (n,), as far as the regression leaves it: the third power of what
     each database leaves of itself, ``(1 - p/n)^(3/2)``. 0 where it is too small for a hard edge."""
-    left = rest.left_of(cell)
-    spread = float(np.sqrt((left**2).mean()))
+    residuals = rest.residuals_of(cell)
+    spread = float(np.sqrt((residuals**2).mean()))
     if not rest.tells or not spread > 1e-9 * float(np.abs(cell).max(initial=0.0)):
         return 0.0
-    skewness = float(((left / spread) ** 3).mean()) / (1.0 - rest.frame.shape[1] / len(cell)) ** 1.5
+    skewness = float(((residuals / spread) ** 3).mean()) / (1.0 - rest.frame.shape[1] / len(cell)) ** 1.5
     return skewness if abs(skewness) > _LEANS else 0.0
 
 
@@ -114,24 +114,24 @@ def edge_gain(cell: FloatArray, rest: Rest) -> float:
     n, frame, side = len(cell), rest.frame, leans(cell, rest)
     if not side:
         return -np.inf
-    left, freedom = np.sign(side) * rest.left_of(cell), n - rest.frame.shape[1]
-    left /= np.sqrt((left**2).sum() / freedom)
-    # weights b of the plane: the least sum of distances left - frame b, none of them negative. That is sum(left) less
-    # the least left'y over y >= 0 with frame'y = frame'1, the dual problem, which is solved faster
-    dual = linprog(left, A_eq=frame.T, b_eq=frame.sum(axis=0), method="highs", options={"presolve": False})
+    residuals, freedom = np.sign(side) * rest.residuals_of(cell), n - rest.frame.shape[1]
+    residuals /= np.sqrt((residuals**2).sum() / freedom)
+    # weights b of the plane: the least sum of distances residuals - frame b, none of them negative. That is
+    # sum(residuals) less the least residuals'y over y >= 0 with frame'y = frame'1, the dual problem, solved faster
+    dual = linprog(residuals, A_eq=frame.T, b_eq=frame.sum(axis=0), method="highs", options={"presolve": False})
     if dual.status != 0:
         return -np.inf
-    distance = float(left.sum() - dual.fun) / freedom
+    distance = float(residuals.sum() - dual.fun) / freedom
     return float(0.5 * np.log(2 * np.pi) - 0.5 - np.log(max(distance, 1e-12)))
 
 
 def flatness(cell: FloatArray, rest: Rest) -> float:
     """By how many standard deviations the kurtosis of the residuals of a cell (n,) is below that of a normal law."""
-    left = rest.left_of(cell)
-    spread = float(np.sqrt((left**2).mean()))
+    residuals = rest.residuals_of(cell)
+    spread = float(np.sqrt((residuals**2).mean()))
     if not rest.tells or not spread > 1e-9 * float(np.abs(cell).max(initial=0.0)):
         return -np.inf
-    return float((3.0 - ((left / spread) ** 4).mean()) / np.sqrt(24.0 / len(cell)))
+    return float((3.0 - ((residuals / spread) ** 4).mean()) / np.sqrt(24.0 / len(cell)))
 
 
 def _scores(values: FloatArray) -> FloatArray:

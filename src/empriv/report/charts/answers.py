@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from empriv.auditing.totals import TotalledRisk
 from empriv.base.text import shortened
 from empriv.measuring import AnyRisk, GivenRisk
 from empriv.report.charts.chart import (
@@ -33,7 +34,6 @@ from empriv.report.charts.chart import (
 )
 from empriv.report.gather import Material
 from empriv.results import FloatArray, Outcome, Results
-from empriv.scale.totalled_risk import TotalledRisk
 from empriv.words.nouns import days_of
 from empriv.words.sentences import amount
 
@@ -119,16 +119,16 @@ def predictable(risk: AnyRisk, answers: FloatArray) -> Predictable:
 
 
 def _around_fit(risk: GivenRisk, answers: FloatArray) -> Predictable:
-    left, fit = risk.left, risk.left.fit
+    residuals, fit = risk.residuals, risk.residuals.fit
     here = np.isfinite(fit.residuals)
     if not here.any():
         return _around_median(answers)
-    back = np.exp if left.logarithm else np.asarray
+    back = np.exp if residuals.logarithm else np.asarray
     scale = fit.spread.scale if fit.spread is not None else np.ones(len(here))
     ends = np.quantile((fit.residuals / scale)[here], [0.5 - LEVEL / 2, 0.5 + LEVEL / 2])
     level, low, high = np.full((3, len(answers)), np.nan)  # not known of databases whose previous answers are not
     for curve, end in ((level, 0.0), (low, ends[0]), (high, ends[1])):
-        curve[left.places[here]] = back((fit.level + scale * end)[here])
+        curve[residuals.places[here]] = back((fit.level + scale * end)[here])
     known = ", ".join(term.name for term in fit.terms) or "the level alone"
     return Predictable(
         level, low, high,

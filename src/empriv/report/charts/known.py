@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from empriv.auditing.totals import TotalledRisk
 from empriv.base.text import shortened
 from empriv.measuring import GivenRisk
 from empriv.measuring.any_risk import AnyRisk
@@ -16,7 +17,6 @@ from empriv.report.charts.answers import answer_axis, labelled, value_range
 from empriv.report.charts.chart import BLUE, HEIGHT, VERMILION, Chart, Scale, layer, numbers, records, spec_of
 from empriv.report.gather import Material
 from empriv.results import FloatArray
-from empriv.scale.totalled_risk import TotalledRisk
 
 _MOST = 400  # databases that are drawn, evenly; the table has more
 _MOST_ROWS = 2_000
@@ -35,15 +35,15 @@ def _known(risk: AnyRisk, material: Material) -> Chart | None:
 
 
 def _taken_out(risk: GivenRisk, material: Material) -> Chart | None:
-    left, fit = risk.left, risk.left.fit
-    n = left.original.n_databases
+    residuals, fit = risk.residuals, risk.residuals.fit
+    n = residuals.original.n_databases
     here = np.flatnonzero(np.isfinite(fit.residuals))
     if not len(here) or not risk.n_individuals:
         return None
     row = int(material.curves.worst[material.start])
     rest = risk.results.q.reshape(n, -1).mean(axis=1)
     others = risk.results.without_row(row).reshape(n, -1).mean(axis=1)
-    labels = [shortened(str(label), 24) for label in left.original.databases]
+    labels = [shortened(str(label), 24) for label in residuals.original.databases]
     drawn = here if len(here) <= _MOST else here[np.linspace(0, len(here) - 1, _MOST).round().astype(int)]
     thinned = f" {len(drawn):,} of {n:,} databases are drawn." if len(drawn) < n else ""
     table = here[:_MOST_ROWS]

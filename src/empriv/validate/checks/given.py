@@ -27,23 +27,23 @@ def checks_of_given(risk: GivenRisk, epsilon: float) -> list[Message]:
         *usual,
         *known_leaks,
         *(message for message in risk.messages if message.severity != "info"),
-        *([] if risk.left.fit.determined else _model_checks(risk)),
+        *([] if risk.residuals.fit.determined else _model_checks(risk)),
     ]
 
 
 def _left_check(risk: GivenRisk) -> Message:
     """The i.i.d. tests on the residuals: in the order of time, or by size where databases have no order."""
-    values = risk.left.rests
+    values = risk.residuals.numbers
     if order_of(risk.whole) is not None:
-        return iid_check(len(values), {"the residuals of the results": values}, tested=lambda: risk.left.in_order)
-    level = risk.left.fit.level[np.isfinite(risk.left.fit.left)]
+        return iid_check(len(values), {"the residuals of the results": values}, tested=lambda: risk.residuals.in_order)
+    level = risk.residuals.fit.level[np.isfinite(risk.residuals.fit.scaled_residuals)]
     by_size = values[np.argsort(level, kind="stable")]
     return iid_check(len(values), {"the residuals of the results, sorted by the fitted value": by_size})
 
 
 def _model_checks(risk: GivenRisk) -> list[Message]:
-    fit, left = risk.left.fit, risk.left.fit.left
-    here = np.isfinite(left)
+    fit, residuals = risk.residuals.fit, risk.residuals.fit.scaled_residuals
+    here = np.isfinite(residuals)
     n = int(np.count_nonzero(here))
     share = fit.parameters / n
     severity = _graver(share, 0.1, 0.2)
@@ -58,7 +58,7 @@ def _model_checks(risk: GivenRisk) -> list[Message]:
     terms = [term.on(here) for term in fit.terms]
     amounts = [term for term in terms if not term.is_category and term.values is not None]
     if amounts:
-        name, p = _least({term.name: curvature(left[here], term, terms) for term in amounts})
+        name, p = _least({term.name: curvature(residuals[here], term, terms) for term in amounts})
         severity = _graver(-p, -SUSPICIOUS, -CERTAIN)
         past = any(term.lag for term in amounts if term.name == name)
         # nobody can give the square of a previous answer: read, and not held against the figures
@@ -71,7 +71,7 @@ def _model_checks(risk: GivenRisk) -> list[Message]:
         )
         checks.append(Message("curvature", said, severity, {"p": p}, "Curvature in what is known"))
     if terms:
-        name, p = _least({term.name: changing(left[here], [term]) for term in terms})
+        name, p = _least({term.name: changing(residuals[here], [term]) for term in terms})
         severity = _graver(-p, -SUSPICIOUS, -CERTAIN)
         said = (
             "The spread of residuals does not depend on what is known."

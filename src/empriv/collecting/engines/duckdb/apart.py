@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from sqlglot import exp, parse_one
 
-from empriv.collecting.engines.duckdb.failures import ABOUT_VALUES, querying, reading
+from empriv.collecting.engines.duckdb.connection import ABOUT_VALUES, querying, reading
 from empriv.collecting.engines.duckdb.session import DuckDBSession
 from empriv.collecting.engines.engine import (
     DATA,

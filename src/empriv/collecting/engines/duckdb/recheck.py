@@ -16,8 +16,7 @@ from typing import Any
 import duckdb
 from sqlglot import exp
 
-from empriv.collecting.engines.duckdb.failures import querying
-from empriv.collecting.engines.duckdb.sandbox import Connection
+from empriv.collecting.engines.duckdb.connection import Connection, querying
 from empriv.collecting.engines.engine import Refused, quoted
 from empriv.collecting.sql.allowlist import PURE, SYNONYMS, SYNTAX, TABLES
 from empriv.collecting.sql.printing import Names, names_in, printed

@@ -21,13 +21,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
-from typing import IO, Any, NoReturn, Protocol
+from typing import IO, Any, NoReturn
 
 import duckdb
 import numpy as np
 import numpy.typing as npt
 
 from empriv.base.scratch import writing_into
+from empriv.collecting.engines.duckdb.connection import Fetching
 from empriv.collecting.engines.duckdb.sandbox_child import Sent
 from empriv.collecting.engines.engine import quoted, text_literal
 
@@ -47,28 +48,6 @@ _MADE: dict[str, Callable[[Any], Any]] = {
     "UUID": uuid.UUID,
     "str": str,
 }
-
-
-class Fetching(Protocol):
-    """A statement that was run, or will be as soon as its result is fetched."""
-
-    def fetchall(self) -> list[Any]: ...
-
-    def fetchnumpy(self) -> dict[str, Any]: ...
-
-
-class Connection(Protocol):
-    """What a session asks of DuckDB's connection."""
-
-    def execute(self, query: str, parameters: Any = None, /) -> Fetching: ...
-
-    def register(self, name: str, table: Any, /) -> Any: ...
-
-    def unregister(self, name: str, /) -> Any: ...
-
-    def interrupt(self) -> None: ...
-
-    def close(self) -> None: ...
 
 
 @contextmanager

@@ -23,11 +23,10 @@ from sqlglot import exp, parse_one
 
 from empriv.base.scratch import scratch_directory
 from empriv.collecting.engines.data_view import DataView, data_view, labels, zone_of
-from empriv.collecting.engines.duckdb.failures import ABOUT_VALUES, querying, reading
+from empriv.collecting.engines.duckdb.connection import ABOUT_VALUES, Connection, Statements, querying, reading
 from empriv.collecting.engines.duckdb.recheck import BINDER_CONFIG, Binder, binder_of
-from empriv.collecting.engines.duckdb.sandbox import AVAILABLE, Connection, Sandbox, sandboxed
+from empriv.collecting.engines.duckdb.sandbox import AVAILABLE, Sandbox, sandboxed
 from empriv.collecting.engines.duckdb.sandbox_child import Sent
-from empriv.collecting.engines.duckdb.statements import Statements
 from empriv.collecting.engines.duckdb.tables import TableReader, check_files
 from empriv.collecting.engines.engine import (
     DATA,
@@ -41,7 +40,7 @@ from empriv.collecting.engines.engine import (
     quoted,
     text_literal,
 )
-from empriv.collecting.functions.verify_calls import GivenRows
+from empriv.collecting.function_calls import GivenRows
 from empriv.collecting.sources import Connected, Databases, Stored
 from empriv.collecting.sql.aggregates import Type
 from empriv.collecting.sql.allowlist import row_expression

@@ -13,12 +13,9 @@ import duckdb
 from sqlglot import exp
 
 from empriv.base.progress import progress
-from empriv.collecting.engines.connections.incoming import Incoming, different, of_stream
-from empriv.collecting.engines.connections.postgresql import connection_to
-from empriv.collecting.engines.connections.sqlite import opened
-from empriv.collecting.engines.duckdb.failures import reading
+from empriv.collecting.engines.connections import Incoming, connected, different, of_stream
+from empriv.collecting.engines.duckdb.connection import Statements, reading
 from empriv.collecting.engines.duckdb.recheck import check_same, parsed
-from empriv.collecting.engines.duckdb.statements import Statements
 from empriv.collecting.engines.engine import quoted, text_literal
 from empriv.collecting.sources import REMOTE, Connected, Databases, Files, Frame, Select, Stored, Table
 from empriv.collecting.sql.allowlist import one_select
@@ -78,19 +75,12 @@ class TableReader:
     def _receive(self, table: Table, name: str) -> None:
         """Read the rows of a stream or a connection, once, into a table of this name."""
         match table:
-            case Connected("postgresql", address):
-                with connection_to(address, timezone=self.zone, timeout=self.at.seconds_left()) as server:
-                    relation = server.relation(table)
-                    try:
-                        self._pour(server.stream(relation), name, server.cancel)
-                    except duckdb.ConversionException:  # a numeric that is NaN, which no decimal is
-                        self._pour(server.stream(server.with_digits(relation)), name, server.cancel)
             case Connected():
-                with opened(table) as file:
+                with connected(table, timezone=self.zone, timeout=self.at.seconds_left()) as source:
                     try:
-                        self._pour(file.stream(), name, file.cancel)
-                    except duckdb.ConversionException:  # what was declared as a date is none
-                        self._pour(file.stream(declared=False), name, file.cancel)
+                        self._pour(source.stream(), name, source.cancel)
+                    except duckdb.ConversionException:  # a numeric that is NaN, or a date that is none
+                        self._pour(source.stream(declared=False), name, source.cancel)
             case Frame(frame, once):
                 if once is not None and not once:
                     raise SourceError(

@@ -1,9 +1,8 @@
 """Spark: queries on a cluster. The only folder that touches pyspark; others use `SparkEngine`, and the protocol.
 
-`session` asks the questions; `dialect` puts statements in Spark's words, `recheck` refuses what a query must not
-reach, `tables` reads and writes tables, `failures` says what went wrong without quoting rows, and `calls` runs in the
-executors. Imported when first used: an executor that measures or calls functions loads neither pyspark's sessions nor a
-parser of SQL for it.
+`session` asks the questions; `statements` puts them in Spark's words and refuses what a query must not reach; `tables`
+reads and writes tables, and says what went wrong without quoting rows. Imported when first used: an executor that
+measures or calls functions loads neither pyspark's sessions nor a parser of SQL for it.
 """
 
 import lazy_loader

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from sqlglot import exp, parse_one
 
 from empriv.base.progress import progress as progress_bar
-from empriv.collecting.engines.connections.incoming import different
+from empriv.collecting.engines.connections import different
 from empriv.collecting.engines.data_view import DataView, data_view, labels, zone_of
 from empriv.collecting.engines.duckdb.recheck import Binder, binder_of_arrow
 from empriv.collecting.engines.engine import (
@@ -36,20 +36,27 @@ from empriv.collecting.engines.engine import (
     columns_of,
     labels_of,
 )
-from empriv.collecting.engines.spark.calls import CODE, called_batches
-from empriv.collecting.engines.spark.dialect import in_spark, kept_parts, plain_ranges, to_spark, written
-from empriv.collecting.engines.spark.failures import querying, reading
-from empriv.collecting.engines.spark.recheck import check_calls, check_tables
+from empriv.collecting.engines.spark.statements import (
+    check_calls,
+    check_tables,
+    in_spark,
+    kept_parts,
+    plain_ranges,
+    to_spark,
+    written,
+)
 from empriv.collecting.engines.spark.tables import (
     empty,
     from_arrow,
     function_class,
+    querying,
     read,
+    reading,
     relation,
     spark_schema,
     write,
 )
-from empriv.collecting.functions.chunks import Chunk, FunctionQuery
+from empriv.collecting.function_calls import CODE, Chunk, FunctionQuery, called_batches
 from empriv.collecting.sources import Databases, databases
 from empriv.collecting.sql.aggregates import Type
 from empriv.collecting.sql.printing import OWN_NAMES, Names, plain, secret

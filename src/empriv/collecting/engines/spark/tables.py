@@ -1,4 +1,4 @@
-"""Tables as Spark DataFrames, DataFrames as Arrow tables, and rows kept in a directory for a later driver.
+"""Tables as Spark DataFrames, rows kept in a directory for a later driver, and what Spark says of a failure.
 
 Small tables are read here by DuckDB: Spark takes seconds for any statement, however few the rows. A table is small if
 Spark expects it to be, by its own statistics, and it then turns out to have few rows. A table of which Spark knows
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from os import PathLike, fspath
 from pathlib import Path
@@ -21,10 +21,10 @@ from sqlglot import exp
 from empriv.base.progress import progress as progress_bar
 from empriv.collecting.engines.duckdb import DuckDBEngine
 from empriv.collecting.engines.duckdb.session import DuckDBSession
-from empriv.collecting.engines.spark.failures import is_missing, reading
+from empriv.collecting.engines.engine import FailedOnRows
 from empriv.collecting.sources import Connected, Databases, Files, Frame, Select, Stored, Table
 from empriv.collecting.sql.allowlist import one_select
-from empriv.errors import SourceError
+from empriv.errors import EmprivError, QueryError, SourceError
 
 
 def relation(spark: Any, table: Table, run: Callable[[exp.Expr], Any]) -> Any:
@@ -196,6 +196,81 @@ def read(spark: Any, place: str) -> tuple[Any, str] | None:
         note = spark.read.parquet(f"{path}/done").collect()[0][0]
         return spark.read.parquet(f"{path}/pairs"), str(note)
     except Exception as error:
-        if is_missing(error):
+        # Not there, or begun and not finished.
+        if _about(error, ("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA")) or "PATH_NOT_FOUND" in _condition(error):
             return None
         raise
+
+
+# What Spark says of a failure may hold values of the rows; the names that it gives to errors hold none.
+
+# Parts of the names of Spark's errors that a value in the rows can cause.
+_ABOUT_VALUES = (
+    "CAST_INVALID", "CAST_OVERFLOW", "ARITHMETIC_OVERFLOW", "DIVIDE_BY_ZERO", "INVALID_ARRAY_INDEX", "NUMBER_FORMAT",
+    "CANNOT_PARSE", "NUMERIC_VALUE_OUT_OF_RANGE", "INVALID_FRACTION", "DATETIME", "NumberFormat", "Arithmetic",
+)  # fmt: skip
+# What is left to see of a process that was ended for want of memory, or of an allocation that failed.
+_ABOUT_MEMORY = (
+    "OutOfMemory", "ExecutorLostFailure", "MemoryError", "exit code 137", "Java heap space", "not enough memory",
+    "Python worker exited unexpectedly", "Python worker failed to connect back", "can't start new thread",
+)  # fmt: skip
+_NO_MEMORY = (
+    "An executor has not enough memory. Hint: give SparkEngine more `partitions`, or executors more "
+    "spark.executor.memory and spark.executor.memoryOverhead."
+)
+
+
+@contextmanager
+def reading() -> Iterator[None]:
+    """Say what is wrong with a source without quoting it."""
+    with _explained("The rows cannot be read", SourceError, SourceError):
+        yield
+
+
+@contextmanager
+def querying() -> Iterator[None]:
+    """Say what is wrong with a query without quoting rows."""
+    with _explained("The query cannot be run", QueryError, FailedOnRows):
+        yield
+
+
+@contextmanager
+def _explained(what: str, kind: type[EmprivError], about_values: type[EmprivError]) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        if _interrupted(error):
+            raise KeyboardInterrupt from None
+        # Spark raised it, on whichever side of the bridge to Java.
+        if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j", "grpc"):
+            raise
+        if _about(error, _ABOUT_MEMORY):
+            failure = kind(_NO_MEMORY)
+        else:
+            failure = (about_values if _about(error, _ABOUT_VALUES) else kind)(f"{what}: {_condition(error)}.")
+    else:
+        return
+    raise failure
+
+
+def _about(error: BaseException, parts: tuple[str, ...]) -> bool:
+    text = f"{type(error).__name__} {error}"
+    return any(part in text for part in parts)
+
+
+def _interrupted(error: BaseException | None) -> bool:
+    """Whether it is Ctrl-C that ended the job; what Spark says of that comes after it."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__context__
+    return False
+
+
+def _condition(error: Any) -> str:
+    """What Spark calls the error: its name only, since its message may hold more than names."""
+    for method in ("getCondition", "getErrorClass"):
+        with suppress(Exception):
+            if found := getattr(error, method)():
+                return f"Spark reports {found}"
+    return f"Spark reports {type(error).__name__}"

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import empriv
-from empriv.auditing import costs
+from empriv.auditing import memory
 from empriv.auditing.summary import with_validity
 from empriv.collecting import deletion
 from empriv.collecting.sql import execute
@@ -114,16 +114,16 @@ def test_chunks_have_about_as_many_rows_each(monkeypatch: pytest.MonkeyPatch) ->
     who = np.where(rng.random(4_000) < 0.9, rng.integers(0, 300, 4_000), rng.integers(0, 8_000, 4_000))
     frame = pd.DataFrame({"day": rng.integers(0, 40, 4_000), "who": who, "x": rng.lognormal(size=4_000)})
     data = empriv.databases(frame, database="day", individual="who")
-    from empriv.scale import measure_chunks as chunks
+    from empriv.auditing import chunked
 
     entries: list[int] = []
-    original = chunks.measure_chunk
+    original = chunked.measure_chunk
 
     def counting(model: object, chunk: empriv.Results) -> object:
         entries.append(len(chunk.entry_database))
         return original(model, chunk)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(chunks, "measure_chunk", counting)
+    monkeypatch.setattr(chunked, "measure_chunk", counting)
     found = in_chunks(data, "avg(x)", epsilon=EPSILONS)
     audit = empriv.audit(data, "avg(x)", epsilon=EPSILONS)
     assert found.delta(0.1) == audit.delta(0.1)
@@ -134,7 +134,7 @@ def test_chunks_have_about_as_many_rows_each(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.slow
 def test_results_are_measured_in_chunks_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("empriv.scale.measure_chunks.ENTRIES_AT_ONCE", 200)
+    monkeypatch.setattr("empriv.auditing.chunked.ENTRIES_AT_ONCE", 200)
     data = empriv.databases(rows(), database="day", individual="who")
     audit = empriv.audit(data, "sum(x)", epsilon=EPSILONS, known="calendar")
     agree(in_chunks(audit.results, epsilon=EPSILONS, keep=5, known="calendar"), audit)
@@ -282,10 +282,10 @@ def test_an_interrupted_audit_goes_on(tmp_path: Path, monkeypatch: pytest.Monkey
     data = empriv.databases(rows(), database="day", individual="who")
     path = tmp_path / "kept"
     whole = in_chunks(data, "sum(x)", epsilon=EPSILONS)
-    from empriv.scale import measure_chunks as chunks
+    from empriv.auditing import chunked
 
     measured: list[int] = []
-    original = chunks.measure_chunk
+    original = chunked.measure_chunk
 
     def counting(model: object, chunk: empriv.Results) -> object:
         measured.append(chunk.n_individuals)
@@ -293,7 +293,7 @@ def test_an_interrupted_audit_goes_on(tmp_path: Path, monkeypatch: pytest.Monkey
             raise KeyboardInterrupt
         return original(model, chunk)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(chunks, "measure_chunk", counting)
+    monkeypatch.setattr(chunked, "measure_chunk", counting)
     with pytest.raises(KeyboardInterrupt):
         in_chunks(data, "sum(x)", epsilon=EPSILONS, checkpoint=path)
     again = in_chunks(data, "sum(x)", epsilon=EPSILONS, checkpoint=path)
@@ -473,16 +473,16 @@ def test_results_that_do_not_fit_are_measured_in_chunks(monkeypatch: pytest.Monk
 
     results = len(ask().results.entry_database)
     assert not ask(memory_limit="200MB").in_chunks
-    monkeypatch.setattr(costs, "_BYTES_PER_ENTRY", int(0.9 * 200e6 / results))
+    monkeypatch.setattr(memory, "_BYTES_PER_ENTRY", int(0.9 * 200e6 / results))
     assert not ask(memory_limit="200MB").in_chunks
-    monkeypatch.setattr(costs, "_BYTES_PER_ENTRY", int(1.1 * 200e6 / results))
+    monkeypatch.setattr(memory, "_BYTES_PER_ENTRY", int(1.1 * 200e6 / results))
     assert ask(memory_limit="200MB").in_chunks
     assert ask(engine=empriv.DuckDBEngine(memory_limit="200MB")).in_chunks
     assert not ask(memory_limit="200MB", in_chunks=False).in_chunks
     assert ask(memory_limit="200MB", query="SELECT sum(x), sum(k) FROM data").results.components
-    monkeypatch.setattr(costs, "LARGE", 0)
+    monkeypatch.setattr(memory, "LARGE", 0)
     assert not ask().in_chunks
-    monkeypatch.setattr(costs, "free_memory", lambda: 2**20)
+    monkeypatch.setattr(memory, "free_memory", lambda: 2**20)
     assert ask().in_chunks
     with pytest.raises(InputError, match="There is too little memory for that"):
         ask(in_chunks=False)

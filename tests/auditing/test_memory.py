@@ -14,9 +14,9 @@ import pytest
 from click.testing import CliRunner
 
 import empriv
-from empriv.auditing import costs
-from empriv.auditing.costs import Expected, estimate
-from empriv.base import machine as memory
+from empriv.auditing import memory
+from empriv.auditing.memory import Expected, estimate
+from empriv.base import machine
 from empriv.base.machine import free_memory
 from empriv.cli.main import main
 from empriv.collecting.queries import query_of
@@ -81,8 +81,8 @@ def test_words_say_what_is_short_and_what_to_do() -> None:
 def test_a_limit_is_read_as_duckdb_reads_it() -> None:
     limits = {"2GB": 2 * 10**9, "1.5 GiB": 1.5 * 2**30, "500mb": 5 * 10**8, "300 B": 300, "80%": None, "much": None}
     for said, meant in limits.items():
-        assert costs.limit_of(empriv.DuckDBEngine(memory_limit=said)) == meant
-    assert costs.limit_of(empriv.DuckDBEngine()) is None
+        assert memory.limit_of(empriv.DuckDBEngine(memory_limit=said)) == meant
+    assert memory.limit_of(empriv.DuckDBEngine()) is None
 
 
 def test_the_command_says_it_and_runs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,8 +106,8 @@ def test_an_audit_is_refused_before_it_starts_where_the_memory_will_not_do(
 ) -> None:
     """What can be measured in chunks is; a table cannot."""
     monkeypatch.setattr("empriv.collecting.run_query.run_query", lambda *_, **__: pytest.fail("nothing is to be run"))
-    monkeypatch.setattr(costs, "free_memory", lambda: 2**20)
-    monkeypatch.setattr(costs, "LARGE", 0)
+    monkeypatch.setattr(memory, "free_memory", lambda: 2**20)
+    monkeypatch.setattr(memory, "LARGE", 0)
     refused = CliRunner().invoke(main, ["audit", *ASKED[:-1], TABLE])
     assert refused.exit_code == 1
     assert refused.stderr.startswith("Error: An audit takes about ")
@@ -125,8 +125,8 @@ def test_an_audit_that_may_not_fit_is_warned_of(monkeypatch: pytest.MonkeyPatch)
         raise empriv.InputError("It began.")
 
     monkeypatch.setattr("empriv.collecting.run_query.run_query", began)
-    monkeypatch.setattr(costs, "free_memory", lambda: 200 * 2**20)
-    monkeypatch.setattr(costs, "LARGE", 0)
+    monkeypatch.setattr(memory, "free_memory", lambda: 200 * 2**20)
+    monkeypatch.setattr(memory, "LARGE", 0)
     warned = CliRunner().invoke(main, ["audit", "--in-memory", *ASKED])
     assert "There is too little memory for that." in warned.stderr
     assert "It began." in warned.stderr
@@ -135,15 +135,15 @@ def test_an_audit_that_may_not_fit_is_warned_of(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_few_rows_and_rows_that_are_read_once_are_not_looked_at(flights: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(costs, "estimate", lambda *_: pytest.fail("nothing is to be looked at"))
+    monkeypatch.setattr(memory, "estimate", lambda *_: pytest.fail("nothing is to be looked at"))
     question = [query_of("avg(delay)")]
-    assert costs.expected_of(flights, question, Run(), None) is None
-    monkeypatch.setattr(costs, "LARGE", 0)
+    assert memory.expected_of(flights, question, Run(), None) is None
+    monkeypatch.setattr(memory, "LARGE", 0)
     rows = pd.read_parquet(empriv.datasets.flights())
     stream = pyarrow.Table.from_pandas(rows).to_reader()
     once = empriv.databases(stream, database="date", individual="aircraft")
-    assert costs.expected_of(once, question, Run(), 2**20) is None
-    assert costs.expected_of(flights, [query_of(len)], Run(), None) is None
+    assert memory.expected_of(once, question, Run(), 2**20) is None
+    assert memory.expected_of(flights, [query_of(len)], Run(), None) is None
 
 
 def test_free_memory_is_what_the_machine_and_the_container_have(
@@ -151,12 +151,12 @@ def test_free_memory_is_what_the_machine_and_the_container_have(
 ) -> None:
     told = free_memory()
     assert told is None or told > 2**20
-    machine, group = tmp_path / "meminfo", tmp_path / "group"
+    meminfo, group = tmp_path / "meminfo", tmp_path / "group"
     group.mkdir()
-    monkeypatch.setattr(memory, "_MEMINFO", machine)
-    monkeypatch.setattr(memory, "_GROUP", group)
-    machine.write_text("MemTotal: 9000 kB\nMemAvailable: 5000 kB\n")
-    monkeypatch.setattr(memory.sys, "platform", "linux")
+    monkeypatch.setattr(machine, "_MEMINFO", meminfo)
+    monkeypatch.setattr(machine, "_GROUP", group)
+    meminfo.write_text("MemTotal: 9000 kB\nMemAvailable: 5000 kB\n")
+    monkeypatch.setattr(machine.sys, "platform", "linux")
     assert free_memory() == 5000 * 1024
     (group / "memory.max").write_text("max\n")
     assert free_memory() == 5000 * 1024
@@ -165,8 +165,8 @@ def test_free_memory_is_what_the_machine_and_the_container_have(
     assert free_memory() == 2000
     (group / "memory.current").write_text("4000\n")
     assert free_memory() == 0
-    machine.write_text("nothing that is known\n")
+    meminfo.write_text("nothing that is known\n")
     (group / "memory.max").write_text("max\n")
-    monkeypatch.setattr(memory.os, "sysconf", lambda _: (_ for _ in ()).throw(ValueError))
+    monkeypatch.setattr(machine.os, "sysconf", lambda _: (_ for _ in ()).throw(ValueError))
     assert free_memory() is None
     assert replace(cost_of(10, None), memory=2**40).fits

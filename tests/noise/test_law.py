@@ -1,8 +1,9 @@
-"""The law on the lattice: probabilities, tails, weights, files."""
+"""The law on the lattice: probabilities, tails, weights, files; granularities in people's own terms."""
 
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import empriv
 from empriv.errors import FileFormatError, InputError
-from empriv.noise.law import WHOLE, Law, Part, check_granularity, suggested_granularity
+from empriv.noise.design import offered_granularity
+from empriv.noise.law import (
+    WHOLE,
+    Law,
+    Part,
+    check_granularity,
+    decimal_at_most,
+    exact_step,
+    multiples,
+    own_rounding,
+    suggested_granularity,
+)
 
 PARTS = [("point", 0.3, 0.0), ("laplace", 0.5, 1.7), ("gaussian", 0.15, 3.0), ("table", 0.05, 0.0, (1, 2, 5, 2, 1))]
 LAW = Law.of(0.25, PARTS)
 K = np.arange(-600, 601)
+DECIMALS = (0.01, 0.1, 0.05, 0.3, 2.5, 3.0, 1000.0, 1e-6)
 
 
 def test_probabilities_are_those_of_mpmath() -> None:
@@ -98,15 +112,27 @@ def test_damaged_json_is_refused(wrong: Any) -> None:
 
 @pytest.mark.parametrize("wrong", [1 / 3, 0.0, -1.0, math.inf, math.nan, True, "1", 0.1 + 0.2, 2.0**-1000])
 def test_granularity_must_be_a_power_of_two_or_a_decimal(wrong: Any) -> None:
-    with pytest.raises(InputError, match="granularity"):
+    with pytest.raises(InputError, match=r"Hint: 0\.2" if wrong == 1 / 3 else "granularity"):
         check_granularity(wrong)
+    assert (check_granularity(Decimal("0.01")), check_granularity(3)) == (0.01, 3.0)
 
 
-def test_suggested_granularity() -> None:
-    assert suggested_granularity(16.0) == 1.0
-    assert suggested_granularity(15.9) == 0.5
+@given(st.integers(-(10**9), 10**9), st.sampled_from(DECIMALS))
+def test_multiples_are_the_doubles_nearest_to_them(cells: int, step: float) -> None:
+    assert float(multiples(cells, step)) == float(cells * exact_step(step))
+
+
+def test_granularities_are_suggested_and_offered() -> None:
+    assert (suggested_granularity(16.0), suggested_granularity(15.9)) == (1.0, 0.5)
     with pytest.raises(InputError):
         suggested_granularity(0.0)
+    assert [own_rounding(np.array(values)) for values in ([1.25, 3.5, 0.01], [100.0, 2500.0])] == [0.01, 100.0]
+    assert own_rounding(np.array([math.pi])) is own_rounding(np.array([0.0, np.nan])) is None
+    assert [decimal_at_most(size) for size in (1.0, 0.99, 4.9, 5.0, 0.015625, 70.0)] == [1, 0.5, 2, 5, 0.01, 50]
+    rng = np.random.default_rng(0)
+    counts, means = rng.poisson(400.0, 60).astype(float), rng.normal(37.0, 4.0, 60)
+    assert offered_granularity(empriv.measure(counts, [counts - 1.0])) == 1.0
+    assert offered_granularity(empriv.measure(means, [means - 0.1])) in (0.01, 0.02, 0.05, 0.1)
 
 
 @pytest.mark.parametrize(

@@ -1,23 +1,30 @@
-"""Releases: exact rounding, the operating system's entropy, no precision attack."""
+"""Noise that is drawn: exact rounding, the operating system's entropy, no precision attack; results with noise."""
 
 from __future__ import annotations
 
 import inspect
 import math
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 
+import empriv
 from empriv.errors import InputError, MissingExtraError
 from empriv.noise import drawing as module
-from empriv.noise.drawing import LIMIT, cell_of, release
+from empriv.noise.drawing import LIMIT, cell_of, release, with_noise
 from empriv.noise.law import Law
 from empriv.noise.noise import Noise
+from empriv.results import Outcome, Results
 
 G = 0.125
+DECIMALS = (0.01, 0.1, 0.05, 0.3, 2.5, 3.0, 1000.0, 1e-6)
+NOISE = Law.of(0.25, [("laplace", 1.0, 2.0)])
 LAW = Law.of(G, [("point", 0.2, 0.0), ("laplace", 0.5, 1.0), ("gaussian", 0.2, 1.0), ("table", 0.1, 0.0, (1, 2, 1))])
 
 
@@ -156,3 +163,63 @@ def test_without_opendp_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setitem(sys.modules, "opendp.prelude", None)
     with pytest.raises(MissingExtraError, match=r"empriv\[release\]"):
         release(LAW, 1.0)
+
+
+@pytest.mark.parametrize("step", DECIMALS)
+def test_a_released_answer_is_a_multiple_as_people_write_it(step: float) -> None:
+    """No 0.30000000000000004: the double is the one that the decimal reads as."""
+    law = Law.of(step, [("laplace", 1.0, 40 * step)])
+    for value in (0.3, 12.345, -7.0, 1e4):
+        released = release(law, value)
+        assert Decimal(repr(released)) % Decimal(repr(step)) == 0
+
+
+@given(st.floats(-1e6, 1e6), st.sampled_from((*DECIMALS, 0.25)))
+def test_what_is_released_is_the_cell_that_was_certified(value: float, step: float) -> None:
+    """Halves of a cell too: the certificate and the release divide in the same way."""
+    law = Law.of(step, [("point", 1.0, 0.0)])
+    assert cell_of(law, value) == int(np.rint(value / step))
+    half = round(value) * step / 2
+    assert cell_of(law, half) == int(np.rint(half / step))
+
+
+def pairs() -> Results:
+    rng = np.random.default_rng(1)
+    q = rng.normal(10.0, 1.0, 30)
+    return Results.from_arrays(q, q - rng.exponential(1.0, (3, 30)))
+
+
+def test_both_sides_are_rounded_and_get_the_same_draws() -> None:
+    results = pairs()
+    noisy = with_noise(results, NOISE, draws=50, rng=np.random.default_rng(0))
+    assert noisy.q.shape == (30, 50)
+    assert noisy.draws == 50
+    np.testing.assert_array_equal(noisy.q % 0.25, 0.0)
+    rounded = np.rint(results.q / 0.25) * 0.25
+    added = noisy.q - rounded[:, None]
+    without = np.rint(results.entry_q / 0.25) * 0.25
+    np.testing.assert_allclose(noisy.entry_q - without[:, None], added[results.entry_database], atol=1e-12)
+    assert np.abs(added).mean() == pytest.approx(NOISE.expected_error, rel=0.1)
+    assert np.abs(added).mean() != pytest.approx(1.3 * NOISE.expected_error, rel=0.1)
+    cents = with_noise(results, Law.of(0.01, [("laplace", 1.0, 3.0)]), draws=4, rng=np.random.default_rng(1))
+    assert all(Fraction(repr(answer)) % Fraction("0.01") == 0 for answer in cents.q.ravel().tolist())
+
+
+def test_who_is_not_named_gets_none_and_what_is_no_number_stays() -> None:
+    results = Results.stack({"a": pairs(), "b": pairs()})
+    results.outcomes[2, 0] = Outcome.NULL
+    results.q[2, 0] = np.nan
+    noisy = with_noise(results, {"a": NOISE}, draws=4, rng=np.random.default_rng(0))
+    assert noisy.q.shape == (30, 4, 2)
+    np.testing.assert_array_equal(noisy.q[..., 1], np.repeat(results.q[:, 1:], 4, axis=1))
+    assert np.isnan(noisy.q[2, :, 0]).all()
+    assert (noisy.outcomes[2, :, 0] == Outcome.NULL).all()
+
+
+def test_draws_of_a_randomised_query_are_drawn_again() -> None:
+    rng = np.random.default_rng(1)
+    q = rng.normal(10.0, 1.0, (20, 3))
+    results = Results.from_arrays(q, (q - 0.5)[None])
+    noisy = with_noise(results, NOISE, draws=2, rng=np.random.default_rng(0))
+    assert noisy.draws == 6
+    assert empriv.measure(noisy).delta(0.5) >= 0.0

@@ -1,22 +1,27 @@
-"""Python queries: a function called on every database with everyone, and again without each individual.
+"""Python queries: the calls of a function split into chunks, run in parallel, kept in a checkpoint, and verified.
 
-The work is split into chunks, stretches of one database's individuals, which joblib runs in parallel and which a
-`checkpoint` keeps. `sources` says where the rows come from, and `measure` what the results mean.
+`function_calls` is what runs in the workers. `sources` says where the rows come from, and `measure` what the results
+mean.
 """
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import math
 import os
 import pickle
+import secrets
+import struct
 import time
 import warnings
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import BrokenExecutor
-from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from contextlib import ExitStack, closing, suppress
+from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 import numpy as np
@@ -26,10 +31,19 @@ from empriv.base.arguments import jobs_or_none
 from empriv.base.progress import progress as progress_bar
 from empriv.base.scratch import work_for
 from empriv.base.storage import open_checkpoint
-from empriv.collecting.functions.chunks import SCALAR, SEEDING, Chunk, ChunkTask, Fetch, FunctionQuery, places, run_task
-from empriv.collecting.functions.fingerprint import fingerprint
+from empriv.collecting.function_calls import (
+    SCALAR,
+    SEEDING,
+    Chunk,
+    ChunkTask,
+    Fetch,
+    FunctionQuery,
+    GivenRows,
+    places,
+    run_task,
+)
 from empriv.errors import QueryError
-from empriv.results import Outcome, Results
+from empriv.results import Outcome, Results, Verified
 
 _CHUNK_SECONDS = 1.0
 _LOCAL_SECONDS = 1.0
@@ -277,3 +291,220 @@ def assemble_calls(chunks: list[Chunk], there: Presence, draws: int | None) -> R
         starts=there.starts,
         entry_database=there.entry_database,
     )
+
+
+def fingerprint(function: Callable[..., Any], *facts: object) -> bytes:
+    """Digest of a function and of facts (arrays, numbers, text): equal for the same run, whatever the process."""
+    digest = hashlib.blake2b(digest_size=32)
+    for part in (_identity(function, seen=set()), *map(_fact, facts)):
+        digest.update(struct.pack("<Q", len(part)) + part)
+    return digest.digest()
+
+
+def _fact(fact: object) -> bytes:
+    if isinstance(fact, np.ndarray):
+        head = f"{fact.dtype.str} {fact.shape} ".encode()
+        if fact.dtype == object:
+            return head + repr([(type(item).__qualname__, repr(item)) for item in fact.tolist()]).encode()
+        return head + np.ascontiguousarray(fact).tobytes()
+    return repr(fact).encode()
+
+
+def _identity(function: Any, *, seen: set[int]) -> bytes:
+    """Name, bytecode and settings of a function, with those of the helpers of its own module that it calls."""
+    if id(function) in seen:
+        return b"again"
+    seen.add(id(function))
+    if isinstance(function, functools.partial):
+        return b"partial" + _identity(function.func, seen=seen) + _plain([function.args, function.keywords], seen)
+    if isinstance(function, MethodType):
+        return _identity(function.__func__, seen=seen) + _plain(_attributes(function.__self__), seen)
+    if isinstance(function, FunctionType):
+        settings = [function.__defaults__, function.__kwdefaults__, _closed_over(function), _globals(function)]
+        return function.__qualname__.encode() + _code(function.__code__) + _plain(settings, seen)
+    kind = function if isinstance(function, type) else type(function)
+    call = vars(kind).get("__call__")
+    own = _identity(call, seen=seen) if isinstance(call, FunctionType) else b""
+    name = getattr(function, "__qualname__", kind.__qualname__)
+    return f"{kind.__module__}.{name}".encode() + own + _plain(_attributes(function), seen)
+
+
+def _globals(function: FunctionType) -> dict[str, Any]:
+    """Constants and helpers of its own module that a function uses.
+
+    Lists and dicts are left out: as globals they are mostly caches, which change during a run. Modules, and
+    objects of other packages, are identified by their names, which the bytecode holds.
+    """
+    used = {}
+    for name in _names(function.__code__):
+        value = function.__globals__.get(name)
+        own = isinstance(value, FunctionType) and value.__module__ == function.__module__
+        if own or isinstance(value, (bool, int, float, complex, str, bytes, tuple)):
+            used[name] = value
+    return used
+
+
+def _names(code: CodeType) -> set[str]:
+    inner = (_names(item) for item in code.co_consts if isinstance(item, CodeType))
+    return set(code.co_names).union(*inner)
+
+
+def _attributes(item: object) -> dict[str, Any]:
+    return {} if isinstance(item, type) else dict(getattr(item, "__dict__", {}))
+
+
+def _closed_over(function: FunctionType) -> list[Any]:
+    values = []
+    for cell in function.__closure__ or ():
+        with suppress(ValueError):  # the cell is empty
+            values.append(cell.cell_contents)
+    return values
+
+
+def _code(code: CodeType) -> bytes:
+    constants = [_code(item) if isinstance(item, CodeType) else _plain(item, set()) for item in code.co_consts]
+    return code.co_code + repr((code.co_names, code.co_varnames)).encode() + b",".join(constants)
+
+
+def _plain(value: Any, seen: set[int]) -> bytes:
+    """Text of a plain value, the same in every process; of any other value, only its type."""
+    if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
+        return repr(value).encode()
+    if isinstance(value, (list, tuple)):
+        return b"[" + b",".join(_plain(item, seen) for item in value) + b"]"
+    if isinstance(value, (set, frozenset)):
+        return b"{" + b",".join(sorted(_plain(item, seen) for item in value)) + b"}"
+    if isinstance(value, dict):
+        return _plain([(key, value[key]) for key in sorted(value, key=repr)], seen)
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        return _fact(value)
+    if isinstance(value, (FunctionType, MethodType, functools.partial)):
+        return _identity(value, seen=seen)
+    return type(value).__qualname__.encode()
+
+
+MOST_DATABASES, HALVES, ALONE = 3, 10, 3
+"""Databases that are looked at, halves that are drawn in each, and people who are deleted one at a time."""
+_ROUNDED = 1e-9
+CALLS = 100
+"""Of a randomised function whose answers differ, to see whether its chance is its own."""
+MISMATCH_OF_CALLS = (
+    "The query's function does not give the same answer when rows are really removed as when people are left out, and "
+    "so nobody can say what it tells about them. Hint: it must follow from the rows that it is given alone, and keep "
+    "nothing from one call to the next."
+)
+
+Function = Callable[..., Any]
+
+
+def copier(function: Function) -> Callable[[], Function]:
+    """A function that gives copies of a function as it is now; the function itself where it cannot be copied."""
+    from joblib import wrap_non_picklable_objects
+
+    try:
+        content = pickle.dumps(wrap_non_picklable_objects(function, keep_wrapper=False))
+    except Exception:  # whatever a class of the user's own raises
+        return lambda: function
+    return lambda: pickle.loads(content)  # of this process's own making
+
+
+def verify_calls(
+    query: FunctionQuery, fetch: Fetch, results: Results, fresh: Callable[[], Function]
+) -> Verified | None:
+    """Call copies of a function on rows that were really removed; refuse one that says something else then.
+
+    Parameters
+    ----------
+    query, fetch : what gave the results
+    results : the answers
+    fresh : gives a copy of the function as it was before the first call
+
+    Returns
+    -------
+    what was verified, None if nobody has rows
+    """
+    chance = np.random.default_rng(secrets.randbits(128))
+    calls = results.n_databases + len(results.entry_database)
+    halves = min(HALVES, max(1, calls // 200))
+    there = np.unique(results.entry_database)
+    chosen = chance.permutation(there)[: MOST_DATABASES if calls >= 1000 else 1]
+    for database in map(int, chosen):
+        rows = GivenRows(*fetch(database))
+        try:
+            _check_database(query, results, fresh, rows, database, halves=halves, chance=chance)
+        except QueryError:
+            if query.draws is None or _repeats(query, fresh, rows, database):
+                raise
+            return None  # its chance is not that of the generator it is given: no two calls can be compared
+    return Verified(len(chosen), halves) if len(chosen) else None
+
+
+def _check_database(
+    query: FunctionQuery,
+    results: Results,
+    fresh: Callable[[], Function],
+    rows: GivenRows,
+    database: int,
+    *,
+    halves: int,
+    chance: np.random.Generator,
+) -> None:
+    """Raise if answers on one database are not those of the rows that are left.
+
+    Some individuals are taken out one at a time, and halves of the people, drawn so often.
+    """
+    entries = chance.permutation(np.flatnonzero(results.entry_database == database))[: min(ALONE, halves)]
+    for entry in entries:
+        owner = int(np.searchsorted(results.starts, entry, side="right")) - 1
+        left = _called(query, fresh, rows.only(rows.codes != owner), database)
+        _compare(left, 0, results.entry_q[entry], results.entry_outcomes[entry], results)
+    people = np.unique(rows.codes[rows.codes >= 0])
+    for _ in range(halves):
+        half = chance.integers(0, 2, len(people))
+        codes = np.full(len(rows.codes), -1)
+        known = rows.codes >= 0
+        codes[known] = half[np.searchsorted(people, rows.codes[known])]
+        dealt = _called(query, fresh, replace(rows, codes=codes), database, [0, 1])
+        for gone in (0, 1):
+            left = _called(query, fresh, rows.only(codes != gone), database)
+            _same(left, 0, dealt, gone)
+
+
+def _repeats(query: FunctionQuery, fresh: Callable[[], Function], rows: GivenRows, database: int) -> bool:
+    """Whether calls with the same rows and the same generator answer alike: many, as there may be few answers."""
+    one = _called(query, fresh, rows, database).values[0]
+    return all(
+        np.array_equal(one, _called(query, fresh, rows, database).values[0], equal_nan=True) for _ in range(CALLS)
+    )
+
+
+def _called(
+    query: FunctionQuery,
+    fresh: Callable[[], Function],
+    rows: GivenRows,
+    database: int,
+    left_out: list[int] | None = None,
+) -> Chunk:
+    """Answers of a fresh copy, without each of these; with all the rows if nobody is named."""
+    task = ChunkTask(database, 0, np.array([-1] if left_out is None else left_out), None, math.inf)
+    return run_task(replace(query, function=fresh()), rows, task)
+
+
+def _same(one: Chunk, item: int, other: Chunk, its_item: int) -> None:
+    names = one.names or other.names or SCALAR
+    mine, its = (places(chunk.names, names, database=chunk.database) for chunk in (one, other))
+    _refuse_unlike(one.values[item][:, mine], other.values[its_item][:, its])
+    _refuse_unlike(one.outcomes[item][:, mine], other.outcomes[its_item][:, its])
+
+
+def _compare(left: Chunk, item: int, values: npt.NDArray[Any], outcomes: npt.NDArray[Any], results: Results) -> None:
+    at = places(left.names, results.components or SCALAR, database=left.database)
+    shape = left.values[item][:, at].shape
+    _refuse_unlike(left.values[item][:, at], values.reshape(shape))
+    _refuse_unlike(left.outcomes[item][:, at], outcomes.reshape(shape))
+
+
+def _refuse_unlike(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> None:
+    size = np.nanmax(np.abs(np.concatenate((one.ravel(), other.ravel(), [0.0]))))
+    if not np.allclose(one, other, rtol=_ROUNDED, atol=_ROUNDED * size, equal_nan=True):
+        raise QueryError(MISMATCH_OF_CALLS)

@@ -9,11 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import empriv
-from empriv.errors import QueryError
-from empriv.results import Results
-from empriv.scale import cluster
-from empriv.scale import measure_chunks as chunks
-from empriv.scale.measure_chunks import (
+from empriv.auditing import chunked, cluster
+from empriv.auditing.chunked import (
     ChunkModel,
     ChunkOptions,
     measure_chunk,
@@ -21,7 +18,9 @@ from empriv.scale.measure_chunks import (
     model_of,
     nobody_listed,
 )
-from empriv.scale.totals import EDGES, Totals, merge_all, most_exposed_rows, with_absent
+from empriv.auditing.totals import EDGES, Totals, merge_all, most_exposed_rows, with_absent
+from empriv.errors import QueryError
+from empriv.results import Results
 
 EPSILONS = (0.05, 0.2)
 
@@ -98,22 +97,22 @@ def test_the_most_exposed_are_those_of_a_plain_sort(top: int, people: int) -> No
 
 
 def test_without_memory_chunks_are_halved(monkeypatch: pytest.MonkeyPatch) -> None:
-    original, sizes = chunks.measure_chunk, []
+    original, sizes = chunked.measure_chunk, []
 
-    def scarce(own: ChunkModel, some: Results, *, each: bool) -> chunks.Measured:
+    def scarce(own: ChunkModel, some: Results, *, each: bool) -> chunked.Measured:
         if some.n_individuals > 7:
             raise MemoryError
         sizes.append(some.n_individuals)
         return original(own, some, each=each)
 
-    monkeypatch.setattr(chunks, "measure_chunk", scarce)
+    monkeypatch.setattr(chunked, "measure_chunk", scarce)
     same(merge_all((found.totals for found in measure_within_memory(MODEL, WHOLE)), keep=3), ALL)
     assert sizes == [6, 6, 6, 6]
 
-    def none(*_: object, each: bool) -> chunks.Measured:  # noqa: ARG001 — as it is called
+    def none(*_: object, each: bool) -> chunked.Measured:  # noqa: ARG001 — as it is called
         raise MemoryError
 
-    monkeypatch.setattr(chunks, "measure_chunk", none)
+    monkeypatch.setattr(chunked, "measure_chunk", none)
     with pytest.raises(QueryError, match="not enough memory"):
         list(measure_within_memory(MODEL, WHOLE))
 

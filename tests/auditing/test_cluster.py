@@ -12,11 +12,11 @@ import pyarrow
 import pytest
 
 import empriv
+from empriv.auditing.chunked import ChunkModel, ChunkOptions, model_of, nobody_listed
+from empriv.auditing.cluster import entries_of, measured_batches
+from empriv.auditing.totals import Totals, merge_all
 from empriv.collecting.engines.spark.tables import absolute
 from empriv.results import Outcome, Results
-from empriv.scale.cluster import entries_of, measured_batches
-from empriv.scale.measure_chunks import ChunkModel, ChunkOptions, model_of, nobody_listed
-from empriv.scale.totals import Totals, merge_all
 
 EPSILONS = (0.05, 0.2)
 N, PEOPLE = 40, 30
@@ -112,7 +112,7 @@ def test_what_is_no_number_is_an_outcome() -> None:
 def test_an_executor_loads_neither_an_engine_nor_a_parser() -> None:
     """What it imports is paid for by every executor, whenever it starts."""
     code = (
-        "import sys, empriv.scale.cluster, empriv.collecting.engines.engine, empriv.collecting.engines.spark.calls\n"
+        "import sys, empriv.auditing.cluster, empriv.collecting.engines.engine, empriv.collecting.function_calls\n"
         "print([name for name in ('sqlglot', 'duckdb', 'pyspark', 'pandas') if name in sys.modules])"
     )
     said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout

@@ -149,20 +149,6 @@ def test_it_is_saved_with_its_publications_and_certified_again(tmp_path):
         noise.certified_for(normal_risk(n=120, shifts=(0.1, 2.0)))
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"times": 0}, "`times` must be a whole number"),
-        ({"times": 12, "delta": 0.0}, "`times` must go with a delta above 0"),
-        ({"times": 12, "method": "paper"}, "the method 'least' alone"),
-        ({"times": 12, "bound": 5.0}, "the method 'least' alone"),
-    ],
-)
-def test_what_composition_does_not_do_is_refused(options, said):
-    with pytest.raises(empriv.InputError, match=said):
-        empriv.design_noise(normal_risk(n=60), **{"epsilon": 1.0, "delta": 0.05, "granularity": G, **options})
-
-
 def test_outcomes_that_are_not_numbers_cannot_be_hidden():
     q = np.random.default_rng(0).normal(size=80)
     results = empriv.Results.from_arrays(q, [q])

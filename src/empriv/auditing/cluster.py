@@ -19,12 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from empriv.base.progress import progress as progress_bar
-from empriv.base.storage import arrays_from_bytes, arrays_to_bytes
-from empriv.collecting.engines.engine import VALUE, WHERE, WHO
-from empriv.errors import InputError
-from empriv.results import Results, Verified, outcomes_of
-from empriv.scale.measure_chunks import (
+from empriv.auditing.chunked import (
     ChunkModel,
     ChunkOptions,
     Known,
@@ -33,7 +28,12 @@ from empriv.scale.measure_chunks import (
     model_of,
     nobody_listed,
 )
-from empriv.scale.totals import Totals, merge, merge_all, with_absent
+from empriv.auditing.totals import Totals, merge, merge_all, with_absent
+from empriv.base.progress import progress as progress_bar
+from empriv.base.storage import arrays_from_bytes, arrays_to_bytes
+from empriv.collecting.engines.engine import VALUE, WHERE, WHO
+from empriv.errors import InputError
+from empriv.results import Results, Verified, outcomes_of
 
 if TYPE_CHECKING:
     from empriv.collecting import Databases

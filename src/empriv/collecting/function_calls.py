@@ -1,10 +1,14 @@
-"""One stretch of the work of a Python query: a function called on one database without one individual after another.
+"""A Python function called on one database, with everyone and without one individual after another.
 
-This is what workers run. `calls` splits the work and puts the results together.
+This is what worker processes and Spark's executors run: it knows no engine and no SQL. `function_runs` splits the work
+into chunks and puts the results together.
 """
 
 from __future__ import annotations
 
+import copy
+import datetime
+import decimal
 import hashlib
 import json
 import math
@@ -12,9 +16,10 @@ import struct
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from decimal import Decimal
+from itertools import pairwise
 from numbers import Integral, Real
 from pathlib import PurePath
 from typing import Any
@@ -22,9 +27,93 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from empriv.collecting.functions.database_rows import DatabaseRows, group_rows
 from empriv.errors import EmprivError, QueryError, SourceError
 from empriv.results import Outcome
+
+Columns = dict[str, npt.NDArray[Any]]
+
+# For these, copying the reference is enough: no function can change the value behind it.
+_IMMUTABLE = {
+    type(None), bool, int, float, complex, str, bytes, decimal.Decimal, uuid.UUID,
+    datetime.date, datetime.datetime, datetime.time, datetime.timedelta,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class DatabaseRows:
+    """One database's rows, grouped by individual once so that leaving one out is quick.
+
+    Attributes
+    ----------
+    columns : the rows of everyone; never handed out themselves
+    order : row numbers, sorted by individual
+    codes : individual of each row of ``order``; -1 is nobody, whose rows stay in
+    delicate : names of columns that hold values a function could change in place
+    """
+
+    columns: Columns
+    order: npt.NDArray[np.intp]
+    codes: npt.NDArray[Any]
+    delicate: frozenset[str]
+
+    def everyone(self) -> Columns:
+        """A fresh copy of all rows."""
+        return self._only(np.ones(len(self.codes), np.bool_))
+
+    def without(self, individual: int) -> Columns:
+        """A fresh copy of the rows that are not this individual's."""
+        first, last = np.searchsorted(self.codes, [individual, individual + 1])
+        keep = np.ones(len(self.codes), np.bool_)
+        keep[self.order[first:last]] = False
+        return self._only(keep)
+
+    def _only(self, keep: npt.NDArray[np.bool_]) -> Columns:
+        rows = {name: column[keep] for name, column in self.columns.items()}
+        for name in self.delicate:
+            rows[name][:] = [copy.deepcopy(value) for value in rows[name]]
+        return rows
+
+
+def group_rows(
+    columns: Mapping[str, npt.NDArray[Any]],
+    codes: npt.ArrayLike,
+    *,
+    members: npt.NDArray[Any] | None,
+    database: int,
+) -> DatabaseRows:
+    """Rows ready for leaving individuals out.
+
+    ``members`` are all the individuals known to be in this database, in increasing order; a row of anybody else
+    would never be left out, and is refused. None skips that check.
+    """
+    codes = np.asarray(codes)
+    # Masked arrays (NULLs) must stay masked; the function must not get a memory map.
+    plain = {
+        str(name): column if isinstance(column, np.ma.MaskedArray) else np.asarray(column)
+        for name, column in columns.items()
+    }
+    if codes.ndim != 1 or codes.dtype.kind not in "iu":
+        raise SourceError(
+            f"The individuals of the rows of database {database} must be a one-dimensional array of integers."
+        )
+    if any(column.shape != codes.shape for column in plain.values()):
+        raise SourceError(f"The columns of database {database} must all have one value per row.")
+    order = np.argsort(codes, kind="stable")
+    ordered = codes[order]
+    if members is not None:
+        present = np.unique(ordered)
+        strangers = int(np.count_nonzero(~np.isin(present[present != -1], members)))
+        if strangers:
+            raise SourceError(
+                f"Database {database} must hold only rows of the individuals listed for it, "
+                f"got rows of {strangers} others, who would never be left out."
+            )
+    return DatabaseRows(plain, order, ordered, frozenset(name for name in plain if _is_delicate(plain[name])))
+
+
+def _is_delicate(column: npt.NDArray[Any]) -> bool:
+    return column.dtype == object and not set(map(type, column)) <= _IMMUTABLE
+
 
 SEEDING = "by database and draw"
 """How generators are seeded. A checkpoint holds it, so that it is not continued with other numbers."""
@@ -43,7 +132,7 @@ class Chance(np.random.Generator):
 
     Examples
     --------
-    >>> from empriv.collecting.functions.chunks import chance_of
+    >>> from empriv.collecting.function_calls import chance_of
     >>> everyone, without_ada = chance_of(0, 0, 0), chance_of(0, 0, 0)
     >>> [everyone.for_individual(name).normal() for name in ("Ada", "Ben")][1] == (
     ...     without_ada.for_individual("Ben").normal()
@@ -151,12 +240,12 @@ def _number(returned: Any, database: int) -> tuple[float, int]:
     """Value and outcome of one number; NaN where the outcome is not a number."""
     if returned is None:
         return math.nan, Outcome.NULL
-    if not isinstance(returned, (Real, Decimal, np.bool_)):
+    if not isinstance(returned, (Real, decimal.Decimal, np.bool_)):
         raise QueryError(
             f"A query must return a number, several numbers or None, "
             f"got a value of type {type(returned).__name__} on database {database}."
         )
-    if isinstance(returned, Decimal) and returned.is_nan():
+    if isinstance(returned, decimal.Decimal) and returned.is_nan():
         return math.nan, Outcome.NAN
     if _is_large_integer(returned):
         raise QueryError(
@@ -177,7 +266,7 @@ def _number(returned: Any, database: int) -> tuple[float, int]:
 
 
 def _is_large_integer(value: Any) -> bool:
-    if isinstance(value, Decimal):
+    if isinstance(value, decimal.Decimal):
         return value.is_finite() and abs(value) > EXACT_INTEGERS and value == value.to_integral_value()
     return isinstance(value, Integral) and abs(int(value)) > EXACT_INTEGERS
 
@@ -188,32 +277,39 @@ def _plain(value: Any) -> Any:
         return None
     if isinstance(value, np.ndarray) and value.ndim == 0:
         return _plain(value[()])
-    if _is(value, "pyarrow", "Scalar"):
+    pandas, pyarrow = sys.modules.get("pandas"), sys.modules.get("pyarrow")  # where one is not loaded, nothing is its
+    if pyarrow is not None and isinstance(value, pyarrow.Scalar):
         return value.as_py()
-    pandas = sys.modules.get("pandas")
     return None if pandas is not None and value is pandas.NA else value
 
 
 def _parts(returned: Any) -> list[Any] | None:
-    """The components of a sequence, or None if it is not one."""
-    if isinstance(returned, np.ndarray):
-        return list(returned) if returned.ndim == 1 else None
-    if isinstance(returned, Sequence) and not isinstance(returned, (str, bytes, bytearray, memoryview)):
-        return list(returned)
-    series = (("pandas", "Series"), ("pandas", "Index"), ("polars", "Series"), ("pyarrow", "Array"))
-    if any(_is(returned, *name) for name in (*series, ("pyarrow", "ChunkedArray"))):
-        return list(returned)
-    return None
-
-
-def _is(value: Any, package: str, name: str) -> bool:
-    # An object of a package can exist only once the package is loaded, so there is no need to load it.
-    module = sys.modules.get(package)
-    return module is not None and isinstance(value, getattr(module, name))
+    """The components of a sequence, or None if it is not one: a text, or a table."""
+    if isinstance(returned, str | bytes | bytearray | memoryview):
+        return None
+    series = (("polars", "Series"), ("pyarrow", "Array"), ("pyarrow", "ChunkedArray"))
+    kinds = (Sequence, *(getattr(sys.modules[package], name) for package, name in series if package in sys.modules))
+    # Arrays of NumPy, and Series of pandas, say how many axes they have.
+    return list(returned) if isinstance(returned, kinds) or getattr(returned, "ndim", 0) == 1 else None
 
 
 Fetch = Callable[[int], tuple[dict[str, npt.NDArray[Any]], npt.NDArray[Any]]]
 """From the position of a database: its columns and, for each row, the index of its individual, -1 for nobody."""
+
+
+@dataclass(frozen=True, eq=False)
+class GivenRows:
+    """Rows that are there already, whatever the database."""
+
+    columns: dict[str, npt.NDArray[Any]]
+    codes: npt.NDArray[Any]
+
+    def __call__(self, _database: int) -> tuple[dict[str, npt.NDArray[Any]], npt.NDArray[Any]]:
+        return self.columns, self.codes
+
+    def only(self, kept: npt.NDArray[np.bool_]) -> GivenRows:
+        """The rows where this is true, and nobody's."""
+        return GivenRows({name: column[kept] for name, column in self.columns.items()}, self.codes[kept])
 
 
 @dataclass(frozen=True, eq=False)
@@ -384,3 +480,52 @@ def _where(error: Exception) -> str:
     file = places[0][0]
     line = [number for name, number in places if name == file][-1]
     return f"{kind} in line {line} of {PurePath(file).name}"
+
+
+# Columns of rows in Arrow batches that say in which database a row is and whose it is, by position.
+PLACE, CODE = "empriv_database", "left_out"
+
+
+def called_batches(query: FunctionQuery, columns: tuple[str, ...], batches: Iterator[Any]) -> Iterator[Any]:
+    """From Arrow batches of rows in order of database, a batch of one chunk for each; this is what executors do.
+
+    One database is held at a time, however many of them a partition has.
+    """
+    import pyarrow
+
+    kept: list[Any] = []
+    for batch in batches:
+        places = batch[PLACE].to_numpy(zero_copy_only=False)
+        edges = [0, *(np.flatnonzero(np.diff(places)) + 1).tolist(), len(places)] if len(places) else []
+        for first, stop in pairwise(edges):
+            if kept and kept[0][PLACE][0].as_py() != places[first]:
+                yield _called(query, columns, pyarrow.Table.from_batches(kept))
+                kept = []
+            kept.append(batch.slice(first, stop - first))
+    if kept:
+        yield _called(query, columns, pyarrow.Table.from_batches(kept))
+
+
+def _called(query: FunctionQuery, columns: tuple[str, ...], table: Any) -> Any:
+    """The chunk of one database's calls, as bytes in an Arrow batch."""
+    import pyarrow
+
+    database = int(table[PLACE][0].as_py())
+    # Shuffles deal rows out in any order: put into one order, so that every run gives the function the same.
+    table = table.sort_by([(name, "ascending") for name in (CODE, *columns)])
+    codes = table[CODE].to_numpy().astype(np.int64)
+    arrays = {name: _without_nulls(table[name]) for name in columns}
+    members = np.unique(codes[codes >= 0])
+    everyone_first = np.concatenate(([-1], members))
+    task = ChunkTask(database, 0, everyone_first, members, math.inf, twice=database == 0)
+    chunk = run_task(query, lambda _: (arrays, codes), task).to_bytes()
+    return pyarrow.RecordBatch.from_arrays([pyarrow.array([chunk], pyarrow.binary())], names=["chunk"])
+
+
+def _without_nulls(column: Any) -> npt.NDArray[Any]:
+    """An array in which NULL is NaN, NaT or None, as DuckDB's rows have it."""
+    import pyarrow
+
+    if pyarrow.types.is_decimal(column.type):
+        column = column.cast(pyarrow.float64())
+    return np.asarray(column.to_numpy())

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from empriv.auditing.totals import LEVEL, TotalledRisk, Totals, histogram_of, merge, most_exposed_rows
 from empriv.base.progress import progress as progress_bar
 from empriv.base.storage import open_checkpoint
 from empriv.errors import InputError, QueryError
@@ -27,8 +28,6 @@ from empriv.measuring.given.given_risk import GivenRisk, atoms_apart
 from empriv.measuring.given.regression import all_positive
 from empriv.measuring.line.risk import Risk, measure_line
 from empriv.results import FloatArray, IntArray, Outcome, Results
-from empriv.scale.totalled_risk import LEVEL, TotalledRisk
-from empriv.scale.totals import Totals, histogram_of, merge, most_exposed_rows
 from empriv.validate.bounds import LEAST_DATABASES
 from empriv.validate.bounds.line_bounds import bound_inputs, upper_of_people
 from empriv.validate.checks.one_number import leaks
@@ -131,7 +130,7 @@ def model_of(
     ``positive`` is called only where logarithms would be taken, and says whether all results are numbers above 0.
     """
     given, nothing_known = known(everyone, True)
-    if given is not None and given.left.logarithm and given.given.auto and not positive():
+    if given is not None and given.residuals.logarithm and given.given.auto and not positive():
         given, nothing_known = known(everyone, False)
     risk = measure_line(everyone, options.density) if given is None else given
     return ChunkModel(
