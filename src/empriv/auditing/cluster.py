@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from empriv.collecting.queries import Query
     from empriv.collecting.sql.execute import Statement
     from empriv.collecting.sql.printing import Node
-    from empriv.collecting.sql.rewrite import Stages
 
 # Entries measured at once: docs/scale.md has the memory that this takes.
 ENTRIES = 500_000
@@ -141,8 +140,8 @@ def _rewritten(data: Databases, query: Query) -> Iterator[None]:
 
 def _prepared(
     session: ClusterSession, query: Query, names: list[str] | None, component: str | None
-) -> tuple[Query, Results, Statement, Stages, int]:
-    """The query that gives the component, its results with everyone, its statement in steps, and which item it is."""
+) -> tuple[Query, Results, Statement, int]:
+    """The query that gives the component, its results with everyone, its statement, and which item it is."""
     from empriv.collecting.sql.decompose import decompose
     from empriv.collecting.sql.execute import prepare
     from empriv.collecting.sql.groups import only_component
@@ -151,10 +150,9 @@ def _prepared(
     if names is not None and component is not None:
         query, item = only_component(query, names.index(component), component)
     statement = prepare(session, decompose(query, session.whose), by_label=True)
-    steps = statement.steps()
-    for name, table in steps.tables:
+    for name, table in statement.rewritten.tables():
         session.store(name, table)
-    return query, statement.everyone(steps), statement, steps, item
+    return query, statement.everyone(), statement, item
 
 
 def _collected(
@@ -168,8 +166,8 @@ def _collected(
     from empriv.collecting.deletion import verify
     from empriv.collecting.sql.execute import members
 
-    asked, everyone, statement, steps, item = _prepared(session, query, names, component)
-    entries = statement.entries(steps, item)
+    asked, everyone, statement, item = _prepared(session, query, names, component)
+    entries = statement.entries(item)
     verified, n = None, everyone.n_databases
     # A group alone is asked for by a table that is here only; and no driver holds databases of any size.
     if not query.groups and statement.facts.rows <= _MOST_VERIFIED * n:

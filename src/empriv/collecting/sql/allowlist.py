@@ -257,11 +257,11 @@ def check_tables(tree: exp.Expr, tables: Collection[str], text: str = "") -> Non
         if not isinstance(table.this, exp.Identifier) or table.name.lower() in known | visible:
             continue
         others = [name for name in tables if name.lower() != _ROWS]
-        there = (
-            f"there are {listed([_ROWS, *others])}" if others else f"the rows are called {_ROWS}: write FROM {_ROWS}"
-        )
+        hint = f"the rows are called {_ROWS}: write FROM {_ROWS}"
+        if others:
+            hint = f"there are {listed([_ROWS, *others])}"
         where, caret = placed(text, table.this.meta.get("start"))
-        raise QueryError(f"The query reads a table {table.name!r}{where} that does not exist. Hint: {there}.{caret}")
+        raise QueryError(f"The query reads a table {table.name!r}{where} that does not exist. Hint: {hint}.{caret}")
 
 
 def reads_tables(expression: str) -> bool:

@@ -35,7 +35,7 @@ _UNDERSTOOD = {"expressions", "from_", "joins", "where", "group", "having", "ord
 # it is written.
 _PLAIN_HAVING = {"count", "count distinct", "min", "max", "bool_and", "bool_or", "sum"}
 # Estimates do not follow from what each individual has: they are had by running the query, unlike these.
-PAIR = "empriv_pair"  # the rest of a database without an individual, where that is taken for a database of its own
+PAIR = "empriv_pair"  # a database without an individual, where that is taken for a database of its own
 _EXACT = {"approx_count_distinct": "count(DISTINCT ...)", "approx_quantile": "quantile_cont"}
 
 

@@ -5,7 +5,7 @@
 3. **Prepare** the tables that the statement reads: labels of individuals, and `groups`.
 4. **Write** the statement, in one piece or in steps whose tables are kept (`rewrite` does that).
 5. **Ask** for results as doubles, and refuse those that a double cannot hold.
-6. **Compute again** what is flagged, from the rows that are left.
+6. **Recompute** what is flagged, from the remaining rows.
 
 `answered` fetches everybody's results at once, `stream` those of some individuals at a time; on a cluster they stay
 in tables of the engine (`Statement.entries`).
@@ -43,7 +43,7 @@ from empriv.collecting.sql.explain_errors import explaining
 from empriv.collecting.sql.groups import each_once, store_groups
 from empriv.collecting.sql.printing import fill, readable, text
 from empriv.collecting.sql.rerun import BEYOND, LARGEST_EXACT, Notice, rerun
-from empriv.collecting.sql.rewrite import GROUP, RESULT, Stages, leave_one_out, stages
+from empriv.collecting.sql.rewrite import GROUP, RESULT, LeaveOneOut, leave_one_out
 from empriv.errors import QueryError
 from empriv.results import IntArray, Results
 
@@ -87,19 +87,19 @@ def explain(session: Session | None, query: Query) -> str:
             plan = decompose(query, () if session is None else session.whose)
             if session is not None:
                 check_aliases(plan, session.columns)
-            statement = leave_one_out(plan, Facts() if session is None else survey(session, plan))
+            rewritten = leave_one_out(plan, Facts() if session is None else survey(session, plan))
     except NotDecomposable as why:
         if session is not None:
             _check_types(session, query)
         return f"The query runs once per individual, since {why}."
     except FailedOnRows:
         return "The query runs once per individual, since it fails on some rows."
-    return str(readable(statement).sql(dialect="duckdb", pretty=True))
+    return str(readable(rewritten.whole()).sql(dialect="duckdb", pretty=True))
 
 
 def _run_once(session: Session, plan: Decomposition, refuse: bool) -> Results:
     statement = prepare(session, plan, refuse=refuse)
-    answers = statement.answers(statement.whole(), len(session.individuals))
+    answers = statement.answers(statement.rewritten.whole(), len(session.individuals))
     results = statement.assembled(answers, individuals=session.individuals)
     return chosen_groups(results, plan.query, refuse=refuse) if plan.chooses_groups else results
 
@@ -135,7 +135,8 @@ def prepare(session: Session, plan: Decomposition, *, by_label: bool = False, re
     if not by_label:
         session.label_individuals()
     groups: list[Group] = store_groups(session, plan, refuse=refuse) if plan.query.groups else [("",)]
-    return Statement(session, plan, facts, groups, by_label, refuse)
+    rewritten = leave_one_out(plan, facts, by_label=by_label)
+    return Statement(session, plan, facts, rewritten, groups, by_label, refuse)
 
 
 def survey(session: Session, plan: Decomposition) -> Facts:
@@ -180,6 +181,7 @@ class Statement:
     session : where it is asked
     plan : what the query is made of
     facts : what the survey found
+    rewritten : the query as one statement, or in steps
     groups : the groups of GROUP BY; one without a name if there are none
     by_label : whether individuals are named by their labels, and not by their positions
     refuse : whether results that a double cannot hold are refused
@@ -188,17 +190,10 @@ class Statement:
     session: Session
     plan: Decomposition
     facts: Facts
+    rewritten: LeaveOneOut
     groups: list[Group]
     by_label: bool = False
     refuse: bool = True
-
-    def whole(self) -> exp.Select:
-        """With everyone and without each individual, in one piece."""
-        return leave_one_out(self.plan, self.facts, by_label=self.by_label)
-
-    def steps(self, only: str | None = None) -> Stages:
-        """The same in steps; ``only`` is a condition on ``p.empriv_individual``."""
-        return stages(self.plan, self.facts, by_label=self.by_label, only=only)
 
     def answers(self, statement: exp.Select, size: int) -> Answers:
         """What a statement answers with everyone, and about individuals at positions below ``size``."""
@@ -212,7 +207,7 @@ class Statement:
             columns[GROUP].values if query.groups else np.zeros(1, np.int64),
             tuple(answer(columns[f"{RESULT}{number}"]) for number in range(len(query.items))),
         )
-        self._compute_again(answers, columns)
+        self._recompute(answers, columns)
         return answers
 
     def assembled(
@@ -233,18 +228,18 @@ class Statement:
             cells=cells_of(self.plan.query, self.groups),
         )
 
-    def everyone(self, steps: Stages) -> Results:
-        """Results with everyone, and nobody listed."""
-        return self.assembled(self.answers(steps.everyone, 0), individuals=np.zeros(0, np.int64))
+    def everyone(self) -> Results:
+        """Results with everyone, and nobody listed; after the tables are stored."""
+        return self.assembled(self.answers(self.rewritten.of_everyone(), 0), individuals=np.zeros(0, np.int64))
 
-    def entries(self, steps: Stages, item: int) -> exp.Select:
+    def entries(self, item: int) -> exp.Select:
         """A statement of results without each individual, with the columns of `ENTRY`; they stay in the engine.
 
         ``item`` says which of the query's results. Individuals are named by their labels.
         """
         assert self.by_label
         session, (who, where, value) = self.session, ENTRY
-        each = _as_numbers(session, steps.each, self.plan.query, None)
+        each = _as_numbers(session, self.rewritten.of_each(), self.plan.query, None)
         columns = {column.alias_or_name for column in each.expressions}
         session.store("empriv_each", each)
         if "beyond" in columns:
@@ -277,13 +272,13 @@ class Statement:
         return count_individuals(self.session) - _count(self.session, f"COUNT(DISTINCT {INDIVIDUAL})", "empriv_each")
 
     def _again(self) -> exp.Select:
-        """The statement over the rows that are left for each pair in ``empriv_flagged``."""
-        statement = leave_one_out(self.plan, self.facts, by_label=self.by_label, again=True)
-        return _as_numbers(self.session, statement, self.plan.query, None)
+        """The statement over the remaining rows of each pair in ``empriv_flagged``."""
+        again = leave_one_out(self.plan, self.facts, by_label=self.by_label, again=True)
+        return _as_numbers(self.session, again.whole(), self.plan.query, None)
 
-    def _compute_again(self, answers: Answers, columns: Mapping[str, Column]) -> None:
-        """Compute what is flagged from the rows that are left, in place; few are: only an outlier takes most away."""
-        # By label only results with everyone are fetched: there all rows are left, and nothing changes.
+    def _recompute(self, answers: Answers, columns: Mapping[str, Column]) -> None:
+        """Recompute what is flagged from the remaining rows, in place; few are: only an outlier takes most away."""
+        # By label only results with everyone are fetched: all rows remain then, and nothing changes.
         if "flagged" not in columns or self.by_label:
             return
         flagged = columns["flagged"].values & ~columns["flagged"].null
@@ -376,7 +371,7 @@ def _count(session: Session, counted: str, table: str) -> int:
     return int(session.fetch(exp.select(f"{counted} AS n").from_(table))["n"].values[0])
 
 
-# Entries in a stretch (about 100 bytes each while they are put in order), and rows grouped at once.
+# Entries in a chunk (about 100 bytes each while they are put in order), and rows grouped at once.
 ENTRIES = 4_000_000
 ROWS = 25_000_000
 
@@ -396,22 +391,22 @@ class StreamingSession(Session, Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """Results with everyone, and those without individuals as an iterator of stretches.
+    """Results with everyone, and those without individuals as an iterator of chunks.
 
     Attributes
     ----------
     session : what is asked
     everyone : results with everyone, and nobody listed
     people : how many individuals there are
-    n_stretches : how many stretches there are
-    stretches : function of how many stretches to leave out at the beginning, which gives the others
+    n_chunks : how many chunks there are
+    chunks : function of how many chunks to leave out at the beginning, which gives the others
     """
 
     session: Session
     everyone: Results
     people: int
-    n_stretches: int
-    stretches: Callable[[int], Generator[Results, None, None]]
+    n_chunks: int
+    chunks: Callable[[int], Generator[Results, None, None]]
 
 
 @contextmanager
@@ -443,38 +438,37 @@ def _opened(session: StreamingSession, plan: Decomposition, entries: int, rows: 
         raise NotDecomposable("its HAVING chooses groups")
     statement = prepare(session, plan)
     size = session.count_individuals()
-    steps = statement.steps()
-    _store(session, steps, size, max(1, min(size, -(-statement.facts.rows // rows))))
-    everyone = statement.everyone(steps)
+    _store(session, statement.rewritten, size, max(1, min(size, -(-statement.facts.rows // rows))))
+    everyone = statement.everyone()
     count = exp.select("COUNT(*) AS n").from_("empriv_partials")
     pairs = int(session.fetch(count)["n"].values[0])
     spans = _spans(size, max(1, min(size, -(-pairs // entries))))
 
-    def stretches(skipped: int = 0) -> Generator[Results, None, None]:
+    def chunks(skipped: int = 0) -> Generator[Results, None, None]:
         for first, stop in spans[skipped:]:
             with _not_failing():
-                each = statement.steps(_between("p", first, stop, size)).each
+                each = statement.rewritten.of_each(_between("p", first, stop, size))
                 answers = statement.answers(each, stop)
                 answers = replace(answers, pair=answers.pair - first * answers.n_databases)
                 labels = session.individuals_between(first, stop)
-                stretch = statement.assembled(answers, individuals=labels, everyone=everyone)
-            yield stretch
+                chunk = statement.assembled(answers, individuals=labels, everyone=everyone)
+            yield chunk
 
-    return Stream(session, everyone, size, len(spans), stretches)
+    return Stream(session, everyone, size, len(spans), chunks)
 
 
 def _spans(size: int, count: int) -> list[tuple[int, int]]:
-    """Positions of individuals in so many stretches."""
+    """Positions of individuals in so many chunks."""
     return [(size * k // count, size * (k + 1) // count) for k in range(count)]
 
 
-def _store(session: StreamingSession, steps: Stages, size: int, turns: int) -> None:
-    """Keep the steps as tables; what there is per individual is computed in turns, for stretches of individuals.
+def _store(session: StreamingSession, rewritten: LeaveOneOut, size: int, turns: int) -> None:
+    """Keep the tables of a statement; what there is per individual is computed in turns, for chunks of individuals.
 
-    A turn groups what fits in memory, and puts the individuals of a stretch next to each other, where they are found
+    A turn groups what fits in memory, and puts the individuals of a chunk next to each other, where they are found
     again quickly.
     """
-    for name, statement in steps.tables:
+    for name, statement in rewritten.tables():
         if name != "empriv_partials" or turns == 1:
             session.store(name, statement)
             continue

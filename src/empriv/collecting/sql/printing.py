@@ -276,7 +276,7 @@ def misspelt_keyword(text: str, line: int, column: int) -> str | None:
 
 
 def nearest(name: str, known: Iterable[str], *, at_least: float = 0.5) -> str:
-    """End of a sentence about a name that is not there: a hint at the nearest that is."""
+    """End of a sentence about an unknown name: a hint at the nearest that is known."""
     names = list(known)
     near = difflib.get_close_matches(_plain(name), [_plain(one) for one in names], n=1, cutoff=at_least)
     if not near:

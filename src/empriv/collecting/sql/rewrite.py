@@ -31,76 +31,60 @@ GROUP, KEY, RESULT = "empriv_group", "empriv_k", "empriv_q"
 _HASHES = ("empriv_x", "empriv_y")
 
 
-def leave_one_out(plan: Decomposition, facts: Facts, *, by_label: bool = False, again: bool = False) -> exp.Select:
-    """The statement: database, individual, group if any, then empriv_q0, empriv_q1 ...
-
-    ``flagged`` follows if some may be inexact.
-
-    An individual is given as a code, or ``by_label``.
-
-    With ``again``, the remaining rows for each pair in the table ``empriv_flagged`` is taken for a database of
-    its own, from which nobody is left out.
-    """
-    written = _written(plan, facts, by_label, again=again)
-    everyone, each = written.without
-    parts = [*written.parts, ("empriv_without", everyone.union(each, distinct=False), None)]
-    return written.statement(parts)
-
-
-@dataclass(frozen=True)
-class Stages:
-    """The same statement in steps, for results that are read some individuals at a time.
-
-    Attributes
-    ----------
-    tables : statements whose rows are to be kept as tables of these names, in this order
-    everyone : results with everyone
-    each : results without each individual
-    """
-
-    tables: tuple[tuple[str, exp.Select], ...]
-    everyone: exp.Select
-    each: exp.Select
-
-
-def stages(plan: Decomposition, facts: Facts, *, by_label: bool = False, only: str | None = None) -> Stages:
-    """The statement in steps, with ``empriv_partials`` a table; ``only`` is a condition on ``p.empriv_individual``."""
-    written = _written(plan, facts, by_label, again=False)
-    (_, rows, _), *parts = written.parts
-    tables = []
-    for name, part, _ in parts:
-        assert isinstance(part, exp.Select)
-        step = part.copy()
-        if any(table.name == "empriv_rows" for table in step.find_all(exp.Table)):
-            step = step.with_("empriv_rows", as_=rows.copy())
-            _put_first(step, written.own)
-        tables.append((name, step))
-    everyone, each = written.without
-    each = each if only is None else each.where(only)
-    return Stages(
-        tuple(tables),
-        written.statement([("empriv_without", everyone, None)], own=False),
-        written.statement([("empriv_without", each, None)], own=False),
-    )
-
-
 Part = tuple[str, exp.Expr, bool | None]
 
 
 @dataclass(frozen=True)
-class _Written:
-    """What a statement is put together from: columns of results, named parts, and the query's own WITH."""
+class LeaveOneOut:
+    """A rewritten query, as one statement or in steps.
+
+    Attributes
+    ----------
+    columns : of results
+    parts : named parts, in order, and whether they are kept rather than computed at each use
+    everyone, each : states with everyone, and without each individual
+    own : the query's own WITH
+    """
 
     columns: tuple[Node, ...]
     parts: tuple[Part, ...]
-    without: tuple[exp.Select, exp.Select]
+    everyone: exp.Select
+    each: exp.Select
     own: exp.Expr | None
 
-    def statement(self, parts: Sequence[Part], *, own: bool = True) -> exp.Select:
+    def whole(self) -> exp.Select:
+        """One statement: database, individual, group if any, then empriv_q0, empriv_q1 ...
+
+        ``flagged`` follows if some may be inexact.
+        """
+        without = self.everyone.union(self.each, distinct=False)
+        return self._results([*self.parts, ("empriv_without", without, None)], own=self.own)
+
+    def tables(self) -> Iterator[tuple[str, exp.Select]]:
+        """Statements whose rows are to be kept as tables of these names, in this order, for those that follow."""
+        (_, rows, _), *parts = self.parts
+        for name, part, _ in parts:
+            assert isinstance(part, exp.Select)
+            step = part.copy()
+            if any(table.name == "empriv_rows" for table in step.find_all(exp.Table)):
+                step = step.with_("empriv_rows", as_=rows.copy())
+                _put_first(step, self.own)
+            yield name, step
+
+    def of_everyone(self) -> exp.Select:
+        """Results with everyone, from the tables."""
+        return self._results([("empriv_without", self.everyone, None)], own=None)
+
+    def of_each(self, only: str | None = None) -> exp.Select:
+        """Results without each individual, from the tables; ``only`` is a condition on ``p.empriv_individual``."""
+        each = self.each if only is None else self.each.where(only)
+        return self._results([("empriv_without", each, None)], own=None)
+
+    def _results(self, parts: Sequence[Part], own: exp.Expr | None) -> exp.Select:
         found = exp.select(*(column.copy() for column in self.columns)).from_("empriv_without", copy=False)
         for name, part, materialized in parts:
-            found = found.with_(name, as_=part, materialized=materialized, copy=False)
-        _put_first(found, self.own if own else None)
+            found = found.with_(name, as_=part.copy(), materialized=materialized, copy=False)
+        _put_first(found, own)
         return found
 
 
@@ -111,7 +95,12 @@ def _put_first(statement: exp.Select, own: exp.Expr | None) -> None:
         with_.set("expressions", [*(cte.copy() for cte in own.expressions), *with_.expressions])
 
 
-def _written(plan: Decomposition, facts: Facts, by_label: bool, *, again: bool) -> _Written:
+def leave_one_out(plan: Decomposition, facts: Facts, *, by_label: bool = False, again: bool = False) -> LeaveOneOut:
+    """Rewrite a query. An individual is given as a code, or ``by_label``.
+
+    With ``again``, the remaining rows of each pair in the table ``empriv_flagged`` are taken for a database of their
+    own, from which nobody is left out.
+    """
     builder = Builder(facts)
     names = {text(x): name for name, x in plan.arguments.items()}
     values = [
@@ -144,7 +133,7 @@ def _written(plan: Decomposition, facts: Facts, by_label: bool, *, again: bool) 
         carried=carried,
     )
     if again:
-        rows = instead_of_data(rows, _left_for_pairs(by_label))
+        rows = instead_of_data(rows, _remaining_rows(by_label))
     if once:
         rows = instead_of_data(rows, exp.select("*").from_(MASTER))
     own = rows.args.pop("with_", None) or rows.args.pop("with", None)
@@ -156,7 +145,7 @@ def _written(plan: Decomposition, facts: Facts, by_label: bool, *, again: bool) 
         columns.append(exp.alias_(exp.or_(*builder.flags), "flagged"))
     labels = "empriv_flagged" if again else "empriv_databases"
     parts = tuple(_parts(builder, keys, rows, once=once))
-    return _Written(tuple(columns), parts, _without(builder, keys, labels, by_label), own)
+    return LeaveOneOut(tuple(columns), parts, *_without(builder, keys, labels, by_label), own)
 
 
 def instead_of_data(rows: exp.Select, select: exp.Select) -> exp.Select:
@@ -166,7 +155,7 @@ def instead_of_data(rows: exp.Select, select: exp.Select) -> exp.Select:
     return rows
 
 
-def _left_for_pairs(by_label: bool) -> exp.Select:
+def _remaining_rows(by_label: bool) -> exp.Select:
     code, join = _code("r", by_label)
     return query(
         f"SELECT r.*, f.code AS {PAIR} FROM {DATA} AS r JOIN empriv_databases AS d ON d.label = r.{DATABASE} "
@@ -367,14 +356,14 @@ def _joined_quantile(
 ) -> tuple[list[str], list[tuple[str, str]]]:
     """Columns of the order statistics, and the LEFT JOINs that find them, with everyone or without each."""
     columns, joins = [], []
-    left = f"t.{quantile.n}"
+    count = f"t.{quantile.n}"
     if each:
-        left = f"{left} - p.{quantile.n}"
+        count = f"{count} - p.{quantile.n}"
         joins.append(
             (f"empriv_taken_{name} AS {name}_taken", f"{_on('p', f'{name}_taken', keys)} "
              f"AND p.{INDIVIDUAL} = {name}_taken.{INDIVIDUAL}")
         )  # fmt: skip
-    for side, position in zip(("low", "high"), _positions(quantile, left), strict=True):
+    for side, position in zip(("low", "high"), _positions(quantile, count), strict=True):
         if side == "high" and not quantile.continuous:
             columns.append(f"NULL AS {name}_high")
             continue
