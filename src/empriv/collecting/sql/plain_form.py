@@ -116,7 +116,7 @@ def _holds_one_row(holder: exp.Expr) -> bool:
         and (alias is None or not alias.columns)
         and isinstance(inner, exp.Select)
         and _gives_one_row(inner)
-        and all(map(_adds_up, inner.expressions))  # what does not has a value for each row
+        and all(map(_asks_many, inner.expressions))  # what does not may have a value for each row
         and _has_only(inner, "expressions", "from_", "where", "joins", "order")
     )
 
@@ -125,6 +125,10 @@ def _holds_more(item: exp.Expr) -> bool:
     """Whether a result is more than a formula of columns."""
     if item.find(exp.Query, exp.Window, exp.Star, exp.Columns) is not None:
         return True
+    return _asks_many(item)
+
+
+def _asks_many(item: exp.Expr) -> bool:
     return any(called(node) in OF_MANY for node in item.find_all(exp.AggFunc, exp.Anonymous))
 
 
