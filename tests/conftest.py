@@ -28,7 +28,7 @@ def server() -> Iterator[postgres_server.Server]:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A Spark session with two executors in processes of their own."""
+    """A Spark session, in which functions are called in processes of Python."""
     session = spark_sessions.start(tmp_path_factory.mktemp("spark"))
     yield session
     session.stop()
@@ -37,11 +37,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 # Tests in which answers are verified by really deleting people; elsewhere that would take most of the time.
 VERIFIED = (
     "tests/collecting/", "tests/fuzz/", "tests/security/", "tests/test_docs.py",
-    "tests/first_hours/test_daily_release.py", "tests/first_hours/test_front_door.py", "tests/app/test_app_runs.py",
+    "tests/first_hours/test_daily_release.py", "tests/first_hours/test_front_door.py", "tests/app/test_app_decision.py",
     "tests/ledger/test_ledger.py", "tests/auditing/test_chunked.py",
 )  # fmt: skip
-# Tests there that ask very many queries, about answers or refusals that must be right without it.
+# How rows are read has nothing to do with who is left out of them; others ask very many queries, about answers or
+# refusals that must be right without it.
 NOT_VERIFIED = (
+    *(f"tests/collecting/test_{name}.py" for name in ("postgres", "connections", "zones", "text_dates")),
     "tests/collecting/test_aggregates.py::test_aggregate", "tests/collecting/test_aggregates.py::test_quantiles",
     "tests/collecting/test_cells_that", "tests/collecting/test_ordinary", "tests/security/test_allowlist.py",
     "tests/collecting/test_contract.py::test_rewritten_query_equals_brute_force[duckdb",
@@ -49,7 +51,7 @@ NOT_VERIFIED = (
 )  # fmt: skip
 WITH_ALL_DELETIONS = (
     "tests/collecting/test_deletion.py", "tests/fuzz/test_odd_queries.py", "tests/test_docs.py",
-    "tests/app/test_app_runs.py",
+    "tests/app/test_app_decision.py",
 )  # fmt: skip
 
 
@@ -74,6 +76,25 @@ def _verified_where_that_is_tested() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run_query, "verify", verify)
         patch.setattr(deletion, "verify", verify)  # of people in chunks
+        yield
+
+
+# Tests in which a command's queries run in a process of their own, as for a user; starting one takes half a second.
+SANDBOXED = (
+    "tests/security", "tests/fuzz", "tests/test_docs.py", "tests/test_packaging.py", "tests/cli/test_cli.py",
+    "tests/first_hours/test_front_door.py", "tests/first_hours/test_new_user.py", "tests/app/test_app_decision.py",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _sandboxed_where_that_is_tested(request: pytest.FixtureRequest) -> Iterator[None]:
+    from empriv.collecting.engines.duckdb import session
+
+    if str(request.path.relative_to(request.config.rootpath)).startswith(SANDBOXED):
+        yield
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session, "AVAILABLE", False)
         yield
 
 

@@ -9,17 +9,18 @@ from __future__ import annotations
 import hashlib
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from starlette.requests import Request
 
 from empriv.app.folder import COPIES, TEXT
+from empriv.app.jobs import engine_beside
 from empriv.app.pages import folder_of, workers_of
-from empriv.app.workers import engine_beside
 from empriv.cli.config import Settings
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 UNITS = ("hour", "day", "week", "month")
+FILES, SAMPLES, SQL = ":files", ":samples", ":sql"
+"""What databases may be besides expressions of the table's columns; no SQL begins with a colon."""
+_LEAST = 30  # databases, below which random samples are suggested, as `empriv init` does
 _REMEMBERED = 64
 _WHILE = 600.0  # seconds
 _LARGE = 16 << 20  # bytes of text that are parsed once
@@ -35,7 +39,7 @@ _FIRST_ROWS = 8
 
 
 @dataclass(frozen=True)
-class TableAtHand:
+class TablePreview:
     """A table as it was seen, and of how many files it is."""
 
     seen: TableProfile
@@ -50,20 +54,35 @@ class TableAtHand:
         return self.seen.columns
 
     @property
-    def times(self) -> tuple[ColumnProfile, ...]:
-        return tuple(column for column in self.columns if column.is_time)
-
-    @property
     def numbers(self) -> tuple[str, ...]:
         """Columns of numbers, likeliest first."""
         amounts = self.seen.amounts
         return (*amounts, *(c.name for c in self.columns if c.is_number and c.name not in amounts))
 
     def column_named(self, text: str) -> str:
-        """A column as a form sends it, which writes every line break of a name as CR LF."""
-        if text in self.names:
-            return text
-        return next((name for name in self.names if name.splitlines() == text.splitlines()), text)
+        return as_written(text, self.names)
+
+    @cached_property
+    def choices(self) -> dict[str, tuple[str, str]]:
+        """What a database may be: expressions of time and of each column, and more; with a title and a noun."""
+        choices: dict[str, tuple[str, str]] = {}
+        for column in (column for column in self.columns if column.is_time):
+            for unit in UNITS if column.moments else UNITS[1:]:
+                choices[self.cut(column, unit)] = (f"Each {unit} of {column.name}", unit)
+        for column in self.columns:
+            title = f"Each value of {column.name} ({different_in_words(column)})"
+            choices.setdefault(self.cut(column), (title, "database"))
+        if self.files > 1:
+            choices[FILES] = (f"Each file ({self.files})", "file")
+        choices[SAMPLES] = ("There is one table only: random samples of people from it", "random sample")
+        choices[SQL] = ("An SQL expression", "database")
+        return choices
+
+    @property
+    def likeliest(self) -> str:
+        """The likeliest of the choices."""
+        cuts = (cut for cut, count in self.seen.databases if count >= _LEAST and cut in self.choices)
+        return next(cuts, FILES if self.files >= _LEAST else SAMPLES)
 
     def cut(self, column: ColumnProfile, unit: str = "") -> str:
         """The expression that makes a database of each unit of a time, or of each value."""
@@ -92,19 +111,24 @@ class DataReach:
     once: bool = False
 
 
-async def table_of_audit(request: Request, settings: Settings) -> TableAtHand:
+def as_written(text: str, among: Collection[str]) -> str:
+    """A text as it was before a form sent it, which writes every line break as CR LF."""
+    return text if text in among else next((each for each in among if each.splitlines() == text.splitlines()), text)
+
+
+async def table_of_audit(request: Request, settings: Settings) -> TablePreview:
     """Look at the table, unless it was looked at before."""
     folder_of(request).check_sources(settings)
-    return await remembered(request, _rows_of(request, settings), look_at, settings)
+    return await remembered(request, _rows_of(request, settings), profile_of, settings)
 
 
-def table_if_known(request: Request, settings: Settings) -> TableAtHand | None:
+def table_if_known(request: Request, settings: Settings) -> TablePreview | None:
     """The table, if it was looked at before."""
-    table: TableAtHand | None = _memory(request).get((look_at, _rows_of(request, settings)))
+    table: TablePreview | None = _memory(request).get((profile_of, _rows_of(request, settings)))
     return table
 
 
-async def values_of_audit(request: Request, settings: Settings, table: TableAtHand) -> Values:
+async def values_of_audit(request: Request, settings: Settings, table: TablePreview) -> Values:
     """The first rows and the ends of columns."""
     ordered = tuple(column.name for column in table.columns if column.is_number or column.is_time)
     return await remembered(request, _rows_of(request, settings), values_at, settings, ordered)
@@ -113,15 +137,9 @@ async def values_of_audit(request: Request, settings: Settings, table: TableAtHa
 async def reach_of_audit(request: Request, settings: Settings) -> DataReach:
     """Count databases and people."""
     folder_of(request).check_sources(settings)
-    return await remembered(request, databases_of(request, settings), count_of, settings)
-
-
-def databases_of(request: Request, settings: Settings) -> tuple[Any, ...]:
-    """By what databases and people are known again."""
-    return (
-        _rows_of(request, settings), settings.individual, settings.database, settings.subsamples, settings.fraction,
-        settings.unidentified, settings.timezone,
-    )  # fmt: skip
+    made = (settings.individual, settings.database, settings.subsamples, settings.fraction)
+    key = (_rows_of(request, settings), *made, settings.unidentified, settings.timezone)
+    return await remembered(request, key, count_of, settings)
 
 
 async def remembered(request: Request, key: Any, function: Callable[..., T], *arguments: Any) -> T:
@@ -136,7 +154,7 @@ async def remembered(request: Request, key: Any, function: Callable[..., T], *ar
     return given
 
 
-def at_hand(settings: Settings) -> Settings:
+def with_parsed_copy(settings: Settings) -> Settings:
     """Settings that read the same rows, of a large text file from its copy; called beside the server, in the folder."""
     file = Path(settings.files[0]) if len(settings.files) == 1 and settings.sql is None else Path()
     if file.suffix.lower() not in TEXT or not file.is_file() or file.stat().st_size < _LARGE:
@@ -165,13 +183,15 @@ def _copy(settings: Settings, copy: Path) -> None:
         old.unlink(missing_ok=True)
 
 
-def look_at(settings: Settings) -> TableAtHand:
+def profile_of(settings: Settings) -> TablePreview:
     """What a table holds; called beside the server."""
     from empriv.cli.inputs import one_table, paths_read
     from empriv.collecting.profile import profile
 
     with engine_beside() as engine:
-        return TableAtHand(profile(engine, one_table(at_hand(settings))), len(paths_read(replace(settings, tables={}))))
+        return TablePreview(
+            profile(engine, one_table(with_parsed_copy(settings))), len(paths_read(replace(settings, tables={})))
+        )
 
 
 def values_at(settings: Settings, ordered: tuple[str, ...]) -> Values:
@@ -180,7 +200,7 @@ def values_at(settings: Settings, ordered: tuple[str, ...]) -> Values:
     from empriv.collecting.profile import values
 
     with engine_beside() as engine:
-        return values(engine, one_table(at_hand(settings)), _FIRST_ROWS, ordered)
+        return values(engine, one_table(with_parsed_copy(settings)), _FIRST_ROWS, ordered)
 
 
 def kind_in_words(column: ColumnProfile) -> str:
@@ -202,13 +222,13 @@ def count_of(settings: Settings) -> DataReach:
     """How far databases reach; called beside the server."""
     from empriv.cli.inputs import source_of
     from empriv.collecting.profile import ROW_NUMBERS, count
+    from empriv.judge.upper import LEAST_DATABASES
     from empriv.ledger.values import label_text
-    from empriv.validate.bounds import LEAST_DATABASES
-    from empriv.validate.bounds.line_bounds import floor
+    from empriv.validate.bounds import floor
     from empriv.words.planning import too_few
 
     with engine_beside() as engine:
-        counted = count(engine, source_of(at_hand(settings)))
+        counted = count(engine, source_of(with_parsed_copy(settings)))
     identified = counted.rows - counted.unidentified
     warnings = [counted.out_of_order, too_few(counted.databases, LEAST_DATABASES)]
     if counted.individuals == identified > 1:
@@ -242,7 +262,7 @@ def _rows_of(request: Request, settings: Settings) -> tuple[Any, ...]:
 def _memory(request: Request) -> dict[Any, Any]:
     """Of this run of the app alone."""
     state = request.app.state
-    if not hasattr(state, "tables_at_hand"):
-        state.tables_at_hand = {}
-    memory: dict[Any, Any] = state.tables_at_hand
+    if not hasattr(state, "tables_previewed"):
+        state.tables_previewed = {}
+    memory: dict[Any, Any] = state.tables_previewed
     return memory
