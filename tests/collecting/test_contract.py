@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from brute import check_against_brute_force
 
+from brute import check_against_brute_force
 from empriv.collecting import DuckDBEngine, Engine, SparkEngine, collect, databases
 from empriv.collecting.queries import query_of
 from empriv.collecting.sql.execute import answered
