@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from empriv.collecting import Engine, collect, databases
 from empriv.collecting.queries import query_of
 from empriv.collecting.sql.aggregates import AGGREGATES
-from empriv.collecting.sql.decomposing import decompose
+from empriv.collecting.sql.decompose import decompose
 from empriv.results import Outcome
 
 pytestmark = pytest.mark.slow
