@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import re
-import select
-import signal
-import subprocess
-import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,14 +12,13 @@ from typing import Any
 import pytest
 
 import empriv
-from app.conftest import PATIENCE, RunningDesk, Visitor, sales, wait_for
+from app.conftest import RunningDesk, Visitor, sales, wait_for
 from empriv.app import decision_step
 from empriv.app.decision_step import advice_of, audit_command, lacking, what_needs_trust
 from empriv.app.folder import Folder
-from empriv.app.jobs import AUDIT, WorkerPool, all_jobs, cancel, changed_since, latest, seen, start
+from empriv.app.jobs import all_jobs, cancel, latest
 from empriv.cli.config import Settings
 from empriv.cli.main import main
-from empriv.errors import InputError
 
 SETTINGS = Settings(
     files=("sales.csv",), database="day", individual=("client",), query=("avg(amount)",),
@@ -127,21 +120,10 @@ def test_settings_that_change_after_the_run_are_told_wherever_the_old_figures_ar
     assert changed not in visitor.get("/audits/shop/decision").text
     audited.write("shop", replace(before, unit="guilder"))
     try:
-        assert all(changed in visitor.get(f"/audits/shop/{step}").text for step in ("decision",))
+        assert changed in visitor.get("/audits/shop/decision").text
     finally:
         audited.write("shop", before)  # the same settings again: the figures are theirs
     assert changed not in visitor.get("/audits/shop/decision").text
-
-
-def test_an_audit_of_the_command_line_is_of_changed_settings_once_they_are_younger(tmp_path: Path) -> None:
-    folder = put(tmp_path)
-    saved, settings = folder.file("shop", ".empriv"), folder.file("shop", ".toml")
-    assert not changed_since(folder, "shop")
-    saved.write_bytes(b"")
-    os.utime(settings, (1000, 1000))
-    assert not changed_since(folder, "shop")
-    os.utime(saved, (500, 500))
-    assert changed_since(folder, "shop")
 
 
 def test_what_is_missing_is_named_with_the_step_that_asks_for_it(desk: RunningDesk, visitor: Visitor) -> None:
@@ -153,7 +135,9 @@ def test_what_is_missing_is_named_with_the_step_that_asks_for_it(desk: RunningDe
         assert f'href="/audits/begun/{step}"' in page
     refused = visitor.post("/audits/begun/run", {}, page="/new")
     assert (refused.status, "changed elsewhere" in refused.text) == (400, True)  # the form is of another page
-    refused = visitor.post("/audits/begun/run", {"seen": Folder.opened(desk.folder).seen("begun")}, page="/new")
+    refused = visitor.post(
+        "/audits/begun/run", {"seen": Folder.opened(desk.folder).settings_mark("begun")}, page="/new"
+    )
     assert refused.status == 400
     assert "Say which column tells the databases apart." in refused.text
     assert latest(Folder.opened(desk.folder), "begun") is None
@@ -195,82 +179,6 @@ def test_a_second_click_starts_nothing(desk: RunningDesk, audited: Folder) -> No
     desk.visitor().post("/audits/first/run", {})
     (only,) = all_jobs(audited, "first")
     cancel(audited, only.key)
-
-
-def test_work_tells_how_far_it_is_and_is_lost_if_its_process_is_killed(tmp_path: Path) -> None:
-    folder = put(tmp_path)
-    slow(folder, "endless")
-    work = start(folder, "endless", AUDIT, audit_command("endless"))
-    assert wait_for(lambda: seen(folder, work.key).stage)
-    assert 0 <= seen(folder, work.key).share <= 1
-    process = json.loads((folder.own / "work" / work.key / "process.json").read_text())
-    os.kill(process["pid"], signal.SIGKILL)
-    assert wait_for(lambda: seen(folder, work.key).state == "lost")
-    again = start(folder, "endless", AUDIT, audit_command("endless"))  # it can be run again
-    assert latest(folder, "endless") == again
-    cancel(folder, again.key)
-    assert seen(folder, again.key).state == "cancelled"
-
-
-def test_two_servers_on_one_folder_start_work_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = put(tmp_path)
-    slow(folder, "endless")
-    monkeypatch.setattr("empriv.app.jobs._forget_old", lambda *_: time.sleep(0.2))  # the other looks too
-
-    def begin(_: int) -> str:
-        try:
-            return start(folder, "endless", AUDIT, audit_command("endless")).key
-        except InputError as error:
-            return str(error)
-
-    with ThreadPoolExecutor(2) as servers:
-        told = sorted(servers.map(begin, range(2)))
-    (only,) = all_jobs(folder, "endless")
-    cancel(folder, only.key)
-    assert told[0] == only.key
-    assert "is under way" in told[1]
-
-
-def test_cancelling_ends_the_workers_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker that hears no signal but the last, and whose parent ends at the first."""
-    folder = put(tmp_path)
-    reads, writes = os.pipe()
-    parent = ["sh", "-c", "trap '' INT TERM; sleep 1000 & trap - INT TERM; wait"]
-    commanded = subprocess.Popen
-
-    def command(_: list[str], **options: Any) -> subprocess.Popen[bytes]:
-        return commanded(parent, pass_fds=(writes,), **options)
-
-    monkeypatch.setattr(subprocess, "Popen", command)
-    cancel(folder, start(folder, "shop", AUDIT, ()).key)
-    os.close(writes)
-    assert select.select([reads], [], [], PATIENCE)[0]
-    assert os.read(reads, 1) == b""  # nobody is left who could write
-    os.close(reads)
-
-
-def test_a_question_that_takes_too_long_is_ended_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def ask_both() -> tuple[Any, ...]:
-        workers = WorkerPool(str(tmp_path))
-        monkeypatch.setattr("empriv.app.jobs._SECONDS", 0.5)
-        endless = asyncio.ensure_future(workers.run(time.sleep, 1000))
-        await asyncio.sleep(0)
-        monkeypatch.setattr("empriv.app.jobs._SECONDS", PATIENCE)
-        answers = await asyncio.gather(endless, workers.run(sleep_and_tell, 2.0), return_exceptions=True)
-        after = await workers.run(os.getcwd)
-        workers.close()
-        return (*answers, after)
-
-    with ThreadPoolExecutor(1) as thread:  # a browser of other tests has a loop in this one
-        ended_early, told, after = thread.submit(asyncio.run, ask_both()).result()
-    assert "was ended" in str(ended_early)
-    assert told == "awake"
-    assert after == str(tmp_path)
-
-
-def sleep_and_tell(seconds: float) -> str:
-    time.sleep(seconds)
-    return "awake"
 
 
 def test_files_of_an_earlier_run_are_not_taken_for_those_of_the_last(tmp_path: Path) -> None:

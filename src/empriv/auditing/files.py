@@ -21,8 +21,7 @@ from empriv.base.arguments import noun_name, rising_deltas, rising_epsilons, uni
 from empriv.base.targets import targets_from_json
 from empriv.collecting.origins import origin_from_json, origin_to_json, text, text_or_none
 from empriv.measuring import GivenRisk, TableRisk, WorstRisk
-from empriv.measuring.densities.density import Density
-from empriv.measuring.densities.specs import density_to_json
+from empriv.measuring.densities.density import Density, density_to_json
 from empriv.measuring.given.given_risk import (
     given_from_parts,
     given_to_parts,

@@ -13,8 +13,7 @@ import numpy.typing as npt
 
 from empriv.base.text import shortened
 from empriv.errors import InputError
-from empriv.measuring.densities.density import Density, density_or_default
-from empriv.measuring.densities.specs import density_to_json
+from empriv.measuring.densities.density import Density, density_or_default, density_to_json
 from empriv.measuring.given.calendar import CALENDAR_TERMS, order_of
 from empriv.measuring.given.definition4 import WorstRisk
 from empriv.measuring.given.given_risk import LEAST_CHOSEN, GivenRisk, measure_given

@@ -39,10 +39,9 @@ from empriv.measuring.given.regression import (
     regress_out,
 )
 from empriv.measuring.line.atoms import Pairs
-from empriv.measuring.line.blocks import Block
 from empriv.measuring.line.last_digits import pairs_at_step
 from empriv.measuring.line.moves import Moves, moves_of
-from empriv.measuring.line.risk import Risk, measure_line, pairs_of
+from empriv.measuring.line.risk import Block, Risk, measure_line, pairs_of
 from empriv.results import FloatArray, IntArray, Results
 from empriv.words import what_is_known
 from empriv.words.message import Message
