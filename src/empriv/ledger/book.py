@@ -255,8 +255,8 @@ class Ledger:
             store.add_identity(connection, digests)
             written = store.append(connection, body, previous=previous)
             store.add_release(connection, asked)
-            if release.content is not None and release.content.rows is not None:
-                store.add_rows(connection, keep_rows(release.content.rows, key))
+            if release.rows is not None:
+                store.add_rows(connection, keep_rows(release.rows, key))
             if archive is not None:
                 store.add_results(connection, asked.entry, archive)
         # Only here, after the commit, may anybody see the answer.

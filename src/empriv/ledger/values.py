@@ -1,4 +1,4 @@
-"""What a ledger is told, and what it remembers: small values, checked when they are made.
+"""What a ledger is asked, and what it remembers: small values, checked when they are made.
 
 No file and no engine here: the file is `store`'s, the chain `chain`'s, what a policy allows is `budget`'s to say.
 """
@@ -344,6 +344,16 @@ class Release:
                 "Hint: identity_of([*results.databases, database], origin) for one that was not audited."
             )
         canonical(dict(self.law) if isinstance(self.law, Mapping) else object(), name="law")
+
+    @property
+    def audited(self) -> bool:
+        """Whether its database was audited, or nobody said."""
+        return self.content is None or self.content.people is not None
+
+    @property
+    def rows(self) -> RowSketch | None:
+        """The sketch of its rows, if there is one."""
+        return None if self.content is None else self.content.rows
 
 
 @dataclass(frozen=True)
