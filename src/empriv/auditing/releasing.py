@@ -30,7 +30,7 @@ from empriv.ledger import (
     Review,
     identity_of,
 )
-from empriv.ledger.budget import Plans, fits_in_one
+from empriv.ledger.limits import Plans, fits_in_one
 from empriv.ledger.values import label_text
 from empriv.measuring.any_risk import total_risk_of
 from empriv.measuring.line.moves import moves_of

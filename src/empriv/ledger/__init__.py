@@ -5,7 +5,7 @@ describe a release to it. See docs/again.md.
 """
 
 from empriv.ledger.book import Ledger, Released, Verification
-from empriv.ledger.budget import Prices, Remaining
+from empriv.ledger.limits import Prices, Remaining
 from empriv.ledger.values import (
     Content,
     Entry,

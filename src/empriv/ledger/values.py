@@ -1,6 +1,6 @@
 """What a ledger is asked, and what it remembers: small values, checked when they are made.
 
-No file and no engine here: the file is `store`'s, the chain `chain`'s, what a policy allows is `budget`'s to say.
+No file and no engine here: the file is `store`'s, the chain `chain`'s, what a policy allows is `limits`'s to say.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from empriv.errors import InputError
 if TYPE_CHECKING:
     from empriv.base.row_sketches import RowSketch
     from empriv.collecting.origins import Origin
-    from empriv.ledger.budget import Prices
+    from empriv.ledger.limits import Prices
     from empriv.results import Results
 
 

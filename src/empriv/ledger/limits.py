@@ -2,8 +2,8 @@
 
 A price is a squared effect size mu^2 and an escape ``-log(1 - p)``, p the chance that the release gives a person away
 for certain. Both add up over releases of different databases. After them ``delta_i = 1 - (1 - G(mu)) e^-escapes``,
-``mu^2`` the sum of squares and ``G(mu) = Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu)`` the Gaussian curve
-(Dong, Roth and Su, 2022; docs/again.md).
+``mu^2`` the sum of squares and ``G(mu) = Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu)`` the curve of a
+Gaussian law that is moved (Dong, Roth and Su, 2022; docs/again.md).
 
 Releases of one plan (a query, its noise, an audit) have the same prices, which are kept once, as an entry of their own.
 A release says which entry holds its prices, and its day. Earlier releases without prices, from before the policy had a
