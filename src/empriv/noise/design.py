@@ -36,7 +36,8 @@ from empriv.noise.noise import Noise
 from empriv.noise.paper import paper_law
 from empriv.noise.table_noise import TableNoise
 from empriv.results import FloatArray, IntArray
-from empriv.validate.table_cover import TableHiding, days_of, table_upper
+from empriv.validate.table_bounds import table_upper
+from empriv.validate.table_cover import TableCover, days_of
 
 __all__ = ["METHODS", "classical_noise", "design_noise", "offered_granularity"]
 
@@ -384,7 +385,7 @@ def design_table_noise(
     probability("delta", delta)
     if not isinstance(consistent, bool):
         raise InputError(f"`consistent` must be True or False, got {consistent!r}.")
-    names = tuple(risk.components)
+    names = tuple(risk.each_number)
     steps = _granularities(risk, names, granularity)
     found = least_scales(risk, np.array(steps), float(epsilon), float(delta), presence)
     if found is None:
@@ -429,7 +430,7 @@ def least_scales(
         """The same, as far as those whom a search asks tell."""
         if presence == "random":
             return kept(kernels)
-        return TableHiding(risk, kernels).meets(epsilon, delta, asked=_DAYS)
+        return TableCover(risk, kernels).meets(epsilon, delta, asked=_DAYS)
 
     def least_factor(kind: str, shape: FloatArray, most: float) -> float | None:
         """The least factor of a shape that keeps the target, below ``most``; None if there is none."""
@@ -497,6 +498,6 @@ def _granularities(
 
 
 def _width(risk: TableRisk, name: str) -> float:
-    results = risk.components[name].results
-    influence = np.nan_to_num(risk.components[name].influence(), nan=0.0)
+    results = risk.each_number[name].results
+    influence = np.nan_to_num(risk.each_number[name].influence(), nan=0.0)
     return float(influence.max(initial=0.0)) or spread(results.q[results.outcomes == 0].ravel()) or 1.0
