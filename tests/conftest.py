@@ -72,6 +72,25 @@ def _verified_where_that_is_tested() -> Iterator[None]:
         yield
 
 
+# Tests in which a command's queries run in a process of their own, as for a user; starting one takes half a second.
+SANDBOXED = (
+    "tests/security", "tests/fuzz", "tests/test_docs.py", "tests/test_packaging.py", "tests/cli/test_cli.py",
+    "tests/first_hours/test_front_door.py", "tests/first_hours/test_new_user.py", "tests/app/test_app_decision.py",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _sandboxed_where_that_is_tested(request: pytest.FixtureRequest) -> Iterator[None]:
+    from empriv.collecting.engines.duckdb import session
+
+    if str(request.path.relative_to(request.config.rootpath)).startswith(SANDBOXED):
+        yield
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session, "AVAILABLE", False)
+        yield
+
+
 # Whole audits, processes and files by the hundred: for `make test`.
 SLOW_FOLDERS = {"fuzz", "security"}
 SLOW_FILES = {

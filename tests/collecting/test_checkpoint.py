@@ -57,14 +57,10 @@ def test_what_is_written_is_read_back(path):
         np.testing.assert_array_equal(found.outcomes, expected.outcomes)
 
 
-def test_only_the_owner_can_read_it(path):
+def test_pieces_are_added_or_take_the_place_of_others_and_only_the_owner_can_read_them(path):
     path.touch(0o644)
     write(path, [chunk(0)])
     assert path.stat().st_mode & 0o777 == 0o600
-
-
-def test_pieces_are_added_or_take_the_place_of_others(path):
-    write(path, [chunk(0)])
     write(path, [chunk(1)])
     assert [found.database for found in read(path)] == [0, 1]
     with opened(path) as checkpoint:

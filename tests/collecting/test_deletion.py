@@ -207,7 +207,7 @@ def test_what_was_verified_is_told_and_saved(tmp_path: Path) -> None:
 
 
 def test_a_release_is_verified_on_its_own_database() -> None:
-    from empriv.auditing.composing import _verified
+    from empriv.auditing.releasing import _verified
     from empriv.collecting.run_query import Run, run_query
 
     further = run_query(databases(), "avg(k)", Run(verified_on=DAY))

@@ -127,33 +127,27 @@ def test_identical_rows_are_drawn_apart(engine: Engine) -> None:
     assert ((140 < counts) & (counts < 260)).all()
 
 
-def test_repeats_are_the_same_rows_each_time(engine: Engine) -> None:
+def test_repeats_are_the_same_rows_each_time_and_a_function_draws_anew(engine: Engine) -> None:
     found = collect(repeats(ROWS, individual="who", count=4), "sum(x)", engine=engine)
     assert found.q.tolist() == [31.0] * 4
     assert [found.without(who).tolist() for who in "abc"] == [[22.0] * 4, [25.0] * 4, [15.0] * 4]
-
-
-def test_a_function_of_repeats_draws_anew_each_time() -> None:
     data = repeats(ROWS, individual="who", count=50)
-    found = collect(data, lambda rows, rng: rows["x"].sum() + rng.normal(), draws=1, jobs=1)
-    assert len(np.unique(found.q)) == 50
-    assert abs(found.q.mean() - 31.0) < 1.0
-    np.testing.assert_allclose(found.without("a") - found.q, -9.0)  # the noise is the same without somebody
-
-
-@pytest.mark.parametrize("count", [0, -1, 2.5, True, "many"])
-def test_a_number_of_repeats_is_a_positive_integer(count: Any) -> None:
-    with pytest.raises(InputError, match="`count` must be a positive integer"):
-        repeats(ROWS, individual="who", count=count)
-
-
-def test_repeats_keep_rows_of_nobody_and_drop_them_where_told() -> None:
+    drawn = collect(data, lambda rows, rng: rows["x"].sum() + rng.normal(), draws=1, jobs=1)
+    assert len(np.unique(drawn.q)) == 50
+    assert abs(drawn.q.mean() - 31.0) < 1.0
+    np.testing.assert_allclose(drawn.without("a") - drawn.q, -9.0)  # the noise is the same without somebody
     rows = pd.DataFrame({"who": ["a", None, "b"], "x": [1.0, 2.0, 4.0]})
     for unidentified, with_everyone in (("keep", 7.0), ("drop", 5.0)):
         data = repeats(rows, individual="who", count=2, unidentified=unidentified)
         found = collect(data, lambda rows: float(rows["x"].sum()), jobs=1)
         assert found.q.tolist() == [with_everyone] * 2
         assert found.without("a").tolist() == [with_everyone - 1.0] * 2
+
+
+@pytest.mark.parametrize("count", [0, -1, 2.5, True, "many"])
+def test_a_number_of_repeats_is_a_positive_integer(count: Any) -> None:
+    with pytest.raises(InputError, match="`count` must be a positive integer"):
+        repeats(ROWS, individual="who", count=count)
 
 
 def test_splits_keep_all_rows(engine: Engine) -> None:

@@ -184,7 +184,7 @@ def test_a_python_process_that_is_killed_again_and_again_is_one_clear_error(spar
 
 
 def starved(batches: Iterator[Any]) -> Iterator[Any]:
-    """What an executor does with 80,000 entries, with 64 KiB of address space to spare."""
+    """What an executor does with 800,000 entries, with 64 KiB of address space to spare."""
     import ctypes
     import resource
 
@@ -198,10 +198,10 @@ def starved(batches: Iterator[Any]) -> Iterator[Any]:
     everyone = nobody_listed(q, np.zeros(365, np.int8), np.arange(365))
     model = model_of(
         everyone, ChunkOptions(EPSILONS, (0.0,), empriv.Kde(), None, True, 10), lambda *_: (None, None),
-        people=1_000, n_components=None, positive=lambda: True,
+        people=10_000, n_components=None, positive=lambda: True,
     )  # fmt: skip
-    where = np.tile(np.arange(80) * 4, 1_000)
-    columns = {"individual": np.repeat(np.arange(1_000), 80), "database": where.astype(np.int32)}
+    where = np.tile(np.arange(80) * 4, 10_000)
+    columns = {"individual": np.repeat(np.arange(10_000), 80), "database": where.astype(np.int32)}
     entries = pyarrow.record_batch({**columns, "q": q[where] - 0.002 * rng.lognormal(0.0, 1.0, len(where))})
     few = entries.slice(0, 8_000)  # what is imported when first used, is now
     list(measured_batches(model, iter([few]), each=True, integers=True))
@@ -239,28 +239,28 @@ def test_an_interrupted_run_leaves_nothing_and_a_second_one_goes_on_from_what_it
     def ran() -> empriv.Audit:
         return in_chunks(data, "sum(x)", epsilon=EPSILONS, engine=engine, checkpoint=tmp_path / "saved")
 
-    monkeypatch.setattr(cluster, "_collected", counted)
-    for step in ("_read", "_measured"):
+    def interrupted(step: str) -> None:
         with monkeypatch.context() as broken:
             broken.setattr(cluster, step, interrupt)
             with pytest.raises(KeyboardInterrupt):
                 ran()
         assert leftovers(spark) == []
+
+    interrupted("_collected")
+    monkeypatch.setattr(cluster, "_collected", counted)
+    interrupted("_measured")
     assert collections == ["collected"]
     np.testing.assert_allclose(ran().delta(GRID), empriv.audit(data, "sum(x)", epsilon=EPSILONS).delta(GRID), atol=1e-9)
     assert collections == ["collected"]
-    # Rows that are not the same any more are collected again, though file and query are called the same.
-    rows(300).assign(x=lambda frame: frame["x"] + (frame["who"] == 3)).to_parquet(file)
-    np.testing.assert_allclose(ran().delta(GRID), empriv.audit(data, "sum(x)", epsilon=EPSILONS).delta(GRID), atol=1e-9)
-    assert collections == ["collected"] * 2
-    # And so are results that were not saved to the end.
+    # What was not saved to the end is collected again.
     for done in tmp_path.glob("saved/*/done/*"):
         done.unlink()
-    monkeypatch.setattr(cluster, "_measured", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        ran()
+    interrupted("_measured")
+    assert collections == ["collected"] * 2
+    # And so are rows that are not the same any more, though file and query are called the same.
+    rows(300).assign(x=lambda frame: frame["x"] + (frame["who"] == 3)).to_parquet(file)
+    interrupted("_measured")
     assert collections == ["collected"] * 3
-    assert leftovers(spark) == []
 
 
 def test_what_spark_says_is_not_passed_on(spark: Any) -> None:

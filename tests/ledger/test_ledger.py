@@ -241,6 +241,9 @@ class TestOverlap:
         assert "2031" not in str(caught.value)
 
 
+ONE, RISK = {"epsilon": 0.1, "delta": 0.01}, {"epsilon": 0.1, "total_risk": 0.05}
+
+
 class TestPolicy:
     def limited(self, tmp_path: Path, **limits: Any) -> Ledger:
         return Ledger(tmp_path / "limited.ledger", policy=Policy(**limits))
@@ -261,38 +264,40 @@ class TestPolicy:
         assert len(ledger.entries()) == 2
 
     @pytest.mark.parametrize(
-        ("delta", "allowed"), [(0.01, True), (np.nextafter(0.01, 1), False), (np.nextafter(0.01, 0), True), (0.0, True)]
+        ("limits", "first", "release", "match"),
+        [
+            (ONE, False, {"achieved": Figures(0.1, 0.02)}, r"Nothing is released .* delta 0\.02 at epsilon"),
+            (ONE, False, {"achieved": Figures(0.2, 0.0)}, r"at epsilon 0\.2, above the limit 0\.1"),
+            (ONE, False, {"achieved": Figures(0.05, 0.01)}, None),
+            (ONE, True, {"joint": together(0.01, 2)}, None),
+            (ONE, True, {"joint": together(float(np.nextafter(0.01, 0)), 2)}, None),
+            (
+                ONE,
+                True,
+                {"joint": together(float(np.nextafter(0.01, 1)), 2)},
+                r"delta 0\.010{10,}\d+ .* limit 0\.01",
+            ),
+            (RISK, False, {"achieved": Figures(0.1, 0.0)}, "does not state its total_risk"),
+            (
+                RISK,
+                True,
+                {"joint": together(1.0, 2, total_risk=0.06)},
+                r"total_risk 0\.06 at epsilon 0\.1",
+            ),
+            (RISK, True, {"joint": together(1.0, 2, total_risk=0.05)}, None),
+        ],
     )
-    def test_delta_at_the_boundary(self, tmp_path: Path, delta: float, allowed: bool) -> None:
-        ledger = self.limited(tmp_path, epsilon=0.1, delta=0.01)
-        ledger.release(asked("q1"), lambda: 1.0)
-        release = asked("q2", joint=together(float(delta), 2))
-        if allowed:
-            assert ledger.release(release, lambda: 2.0).answer == 2.0
+    def test_figures_at_the_limits(
+        self, tmp_path: Path, limits: dict[str, float], first: bool, release: dict[str, Any], match: str | None
+    ) -> None:
+        ledger = self.limited(tmp_path, **limits)
+        if first:
+            ledger.release(asked("q1"), lambda: 1.0)
+        if match is None:
+            assert ledger.release(asked("q2", **release), lambda: 2.0).answer == 2.0
             return
-        with pytest.raises(RefusalError, match=r"would make delta 0\.01000000000000000\d+ .* above the limit 0\.01"):
-            ledger.release(release, forbidden)
-
-    def test_the_first_release_counts_by_itself(self, tmp_path: Path) -> None:
-        ledger = self.limited(tmp_path, epsilon=0.1, delta=0.01)
-        with pytest.raises(RefusalError, match=r"Nothing is released .* would make delta 0\.02 at epsilon 0\.1"):
-            ledger.release(asked(achieved=Figures(0.1, 0.02)), forbidden)
-        ledger.release(asked(), lambda: 1.0)
-
-    def test_figures_must_be_at_the_policys_epsilon_or_below(self, tmp_path: Path) -> None:
-        ledger = self.limited(tmp_path, epsilon=0.1, delta=0.01)
-        with pytest.raises(RefusalError, match=r"at epsilon 0\.2, above the limit 0\.1"):
-            ledger.release(asked(achieved=Figures(0.2, 0.0)), forbidden)
-        ledger.release(asked(achieved=Figures(0.05, 0.01)), lambda: 1.0)
-
-    def test_total_risk(self, tmp_path: Path) -> None:
-        ledger = self.limited(tmp_path, epsilon=0.1, total_risk=0.05)
-        with pytest.raises(RefusalError, match="does not state its total_risk"):
-            ledger.release(asked(achieved=Figures(0.1, 0.0)), forbidden)
-        ledger.release(asked("q1"), lambda: 1.0)
-        with pytest.raises(RefusalError, match=r"total_risk 0\.06 at epsilon 0\.1, above the limit 0\.05"):
-            ledger.release(asked("q2", joint=together(1.0, 2, total_risk=0.06)), forbidden)
-        ledger.release(asked("q2", joint=together(1.0, 2, total_risk=0.05)), lambda: 1.0)
+        with pytest.raises(RefusalError, match=match):
+            ledger.release(asked("q2", **release), forbidden)
 
     def test_number_of_releases(self, tmp_path: Path) -> None:
         ledger = self.limited(tmp_path, queries=2)

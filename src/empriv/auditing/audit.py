@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from empriv.auditing.composing import Composition, release_through
+from empriv.auditing.composing import Composition
 from empriv.auditing.deciding import case_of, own_targets, verdicts_on
 from empriv.auditing.files import audit_to_json, audit_to_parts
 from empriv.auditing.knowledge import KnownRisk
+from empriv.auditing.releasing import release_through
 from empriv.auditing.summary import (
     Outcomes,
     Summary,
@@ -50,10 +51,9 @@ from empriv.measuring.tables import GivenTableRisk
 from empriv.noise.judging import NoiseSubject, subject_of, takes_noise
 from empriv.results import FloatArray, IntArray, Results
 from empriv.validate import Bounds, Verdict
-from empriv.validate.bounds import bounds
-from empriv.validate.bounds.figures import publications
+from empriv.validate.bounds import bounds, publications
 from empriv.validate.checks import checks
-from empriv.validate.covering import CoverByCell, WhoMoved, cover, cover_by_cell, moved
+from empriv.validate.covers import CoverByCell, WhoMoved, cover, cover_by_cell, moved
 from empriv.validate.verdict import PASS, PRESENCES, on_the_day, verdict
 from empriv.words.decision import Decision, decide
 from empriv.words.message import Message

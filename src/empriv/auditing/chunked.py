@@ -23,15 +23,15 @@ from empriv.auditing.totals import LEVEL, TotalledRisk, Totals, histogram_of, me
 from empriv.base.progress import progress as progress_bar
 from empriv.base.storage import open_checkpoint
 from empriv.errors import InputError, QueryError
+from empriv.judge.upper import LEAST_DATABASES
 from empriv.measuring.densities.density import Density, Model, is_literal
 from empriv.measuring.given.given_risk import GivenRisk, atoms_apart
 from empriv.measuring.given.regression import all_positive
 from empriv.measuring.line.risk import Risk, measure_line
 from empriv.results import FloatArray, IntArray, Outcome, Results
-from empriv.validate.bounds import LEAST_DATABASES
-from empriv.validate.bounds.line_bounds import bound_inputs, upper_of_people
-from empriv.validate.checks.one_number import leaks
-from empriv.validate.covering import moves_as_it_is
+from empriv.validate.checks import leaks
+from empriv.validate.covers import moves_as_it_is
+from empriv.validate.line_bounds import bound_inputs, upper_of_people
 from empriv.words.message import Message
 
 if TYPE_CHECKING:

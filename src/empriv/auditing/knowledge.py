@@ -13,8 +13,7 @@ import numpy.typing as npt
 
 from empriv.base.text import shortened
 from empriv.errors import InputError
-from empriv.measuring.densities.density import Density, density_or_default
-from empriv.measuring.densities.specs import density_to_json
+from empriv.measuring.densities.density import Density, density_or_default, density_to_json
 from empriv.measuring.given.calendar import CALENDAR_TERMS, order_of
 from empriv.measuring.given.definition4 import WorstRisk
 from empriv.measuring.given.given_risk import LEAST_CHOSEN, GivenRisk, measure_given
@@ -45,7 +44,7 @@ def known_values(known: Known, collect: Callable[[Any], Results] | None, *, data
     collect : asks SQL and functions of every database; None if there are only results: what is known is arrays then
     databases : labels of the results' databases; the values are returned in their order
     """
-    quantities = () if isinstance(known, OwnContribution) else known.quantities
+    quantities = known.quantities if isinstance(known, Given) else (known.g,) if isinstance(known, Buckets) else ()
     return [
         _collected(quantity, collect, databases) if isinstance(quantity, str) or callable(quantity) else quantity
         for quantity in quantities
@@ -104,7 +103,7 @@ def knows(known: Known) -> list[str]:
     if isinstance(known, OwnContribution):
         return ["their own contribution"]
     if isinstance(known, Buckets):
-        return [f"the bucket of {name}" for name in known.names]
+        return [f"the bucket of {quantity_name(known.g) or VALUES_GIVEN}"]
     public = [
         *(["the calendar"] if known.calendar else []),
         *([f"the last {known.previous} answers"] if known.previous > 1 else []),

@@ -28,8 +28,7 @@ from empriv.collecting.origins import describe
 from empriv.errors import FileFormatError, InputError
 from empriv.ledger import Ledger, identity_of
 from empriv.measuring import measure
-from empriv.measuring.densities.density import Density, density_or_default
-from empriv.measuring.densities.specs import density_from_json
+from empriv.measuring.densities.density import Density, density_from_json, density_or_default
 from empriv.measuring.given.reader_knowledge import AUTO, Given, Known, as_said
 from empriv.measuring.measures import measure_known
 from empriv.noise.noise import Noise

@@ -66,7 +66,7 @@ def unsaid(sentence: str) -> None:
 
 def density_from_name(name: str) -> Any:
     """The density of a name."""
-    from empriv.measuring.densities.specs import density_from_text
+    from empriv.measuring.densities.density import density_from_text
 
     return density_from_text(name)
 

@@ -183,7 +183,7 @@ def judged(
     ranked_at = max(given, key=_how_bad).epsilon if given else asked_at[0]
     exposed = None
     if settings.top and (summary is not None or facts is not None):
-        from empriv.auditing.ranking import most_exposed, names_of
+        from empriv.auditing.summary import most_exposed, names_of
 
         names = names_of(audit.results, None if settings.show_ids else salt)
         exposed = most_exposed(audit, ranked_at, names, settings.top)
@@ -265,7 +265,7 @@ def next_step(
     audit: Audit, verdicts: Sequence[Verdict], decision: Decision, saved: str | None, advise: str = ""
 ) -> tuple[str, str]:
     """What to do next, and the command that does it, if one does; ``advise`` is that for advice with the rows."""
-    from empriv.validate.checks.check import outlasts_noise  # only audits need it
+    from empriv.validate.checks import outlasts_noise  # only audits need it
 
     if decision.word == NO_TARGET:
         return 'say what is private enough, such as --target "delta <= 0.05 at 0.1", for a decision.', ""

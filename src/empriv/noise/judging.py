@@ -35,7 +35,7 @@ from empriv.measuring.line.atoms import Pairs, split
 from empriv.noise.law import Law, Part
 from empriv.results import FloatArray, IntArray
 from empriv.validate.bounds import bounds
-from empriv.validate.covering import hiding_of
+from empriv.validate.covers import line_cover_of
 
 Values = TypeVar("Values", FloatArray, IntArray)
 LEVEL = 0.95
@@ -108,7 +108,7 @@ class JudgedAnswer:
         The results, and those without each of the people whose absence changes them most, hide the largest move; the
         results without each of those who move them most on a day hide that person's.
         """
-        laws = hiding_of(self.risk, NoiseKernel("laplace", 1.0)).laws
+        laws = line_cover_of(self.risk, NoiseKernel("laplace", 1.0)).laws
         rows = np.argsort(-self.moved, kind="stable")[:_MOVERS]
         rows = rows[self.moved[rows] > 0]
         own = self.pairs.dense(rows) if len(rows) else laws[:0]
@@ -142,7 +142,7 @@ class JudgedAnswer:
         if self.presence == "random":
             return 0.0
         if kernel is None:
-            as_it_is = hiding_of(self.risk, None)
+            as_it_is = line_cover_of(self.risk, None)
             return as_it_is.upper(as_it_is.most, epsilon, level)
         if self.changed.any():
             return 1.0

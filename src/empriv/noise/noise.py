@@ -13,15 +13,21 @@ from importlib.metadata import version
 from os import PathLike
 from typing import Any
 
-import numpy as np
-
-from empriv.base.arguments import finite_epsilon, one_epsilon, one_of, probability, unit_name, whole_number
+from empriv.base.arguments import (
+    finite_epsilon,
+    finite_number,
+    one_epsilon,
+    one_of,
+    positive_number,
+    probability,
+    unit_name,
+    whole_number,
+)
 from empriv.base.storage import WRONG_FACTS, read_archive, write_archive
 from empriv.base.targets import PRESENCES
 from empriv.base.text import lines_html
 from empriv.errors import CertificateError, FileFormatError, InputError
-from empriv.measuring.densities.density import Density, Kde
-from empriv.measuring.densities.specs import density_from_json, density_to_json
+from empriv.measuring.densities.density import Density, Kde, density_from_json, density_to_json
 from empriv.measuring.given.given_risk import GivenRisk, risk_from_parts, risk_to_parts
 from empriv.measuring.line.risk import Risk, measure_line
 from empriv.measuring.series import HowOften, Publications
@@ -33,8 +39,8 @@ from empriv.noise.law import Law, decimal_at_most
 from empriv.noise.publications import effects_with_noise
 from empriv.results import FloatArray, Results
 from empriv.validate.bounds import bounds
-from empriv.validate.checks.check import outlasting_noise
-from empriv.validate.covering import cover
+from empriv.validate.checks import outlasting_noise
+from empriv.validate.covers import cover
 from empriv.words.sentences import amount
 
 _ANOTHER_AUDIT = (
@@ -235,6 +241,11 @@ class Noise:
         """What the noise claims, as one text: law, target and method."""
         return json.dumps(self._facts(), sort_keys=True)
 
+    @cached_property
+    def _lasting(self) -> tuple[str, ...]:
+        """What no noise mends. Given what is known, the audit was asked when the noise was designed for it."""
+        return () if self.given else outlasting_noise(self.risk, self.epsilon)
+
     def check_release(self) -> None:
         """Refuse to release where the promise is not kept, or the granularity was not declared."""
         if not self.holds:
@@ -247,10 +258,8 @@ class Noise:
                 "Noise must have a granularity that you declare, since one taken from the data would reveal something "
                 f"about them. Hint: design it with a granularity of {decimal_at_most(self.law.granularity):.12g}."
             )
-        # given what is known, the noise holds residuals, and their audit was asked when it was designed
-        lasting = () if self.given else outlasting_noise(self.risk, self.epsilon)
-        if lasting:
-            raise CertificateError(f"It cannot be told whether the noisy answer is private enough. {lasting[0]}")
+        if self._lasting:
+            raise CertificateError(f"It cannot be told whether the noisy answer is private enough. {self._lasting[0]}")
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -336,10 +345,14 @@ class Noise:
         results = Results.from_parts(meta, arrays)
         try:
             density, law = density_from_json(meta["density"]), Law.from_json(meta["law"])
-            epsilon, delta = finite_epsilon(_number(meta["epsilon"])), probability("delta", _number(meta["delta"]))
+            epsilon = finite_epsilon(finite_number("epsilon", meta["epsilon"]))
+            delta = probability("delta", finite_number("delta", meta["delta"]))
             method = one_of("method", meta["method"], METHODS)
             presence = one_of("presence", meta["presence"], PRESENCES)
-            reach, bound = (_positive_or_none(meta[name]) for name in ("reach", "declared_bound"))
+            reach, bound = (
+                None if meta[name] is None else positive_number(name, meta[name])
+                for name in ("reach", "declared_bound")
+            )
             times, unit = whole_number("times", meta["times"], least=1), unit_name(meta["unit"])
             declared, known = meta["declared_granularity"], meta["known"]
             risk = measure_line(results, density) if known is None else risk_from_parts(known, arrays, results, density)
@@ -368,18 +381,3 @@ class Noise:
             "times": self.times,
             "given": self.given,
         }
-
-
-def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError("number")
-    return float(value)
-
-
-def _positive_or_none(value: Any) -> float | None:
-    if value is None:
-        return None
-    number = _number(value)
-    if not 0 < number < np.inf:
-        raise ValueError("positive")
-    return number

@@ -30,7 +30,7 @@ from empriv.measuring.series.repeated import PublicationEffects, curves_of, publ
 from empriv.noise.judging import kernel_of
 from empriv.noise.law import Law
 from empriv.results import FloatArray
-from empriv.validate.covering import hiding_of
+from empriv.validate.covers import line_cover_of
 
 _CELLS = 256  # between the two centres: more are taken together
 _SMOOTH = 2.0  # steps of a lattice: Gaussian noise that is wider is as good as continuous
@@ -119,7 +119,7 @@ def effects_with_noise(risk: Risk, law: Law, epsilon: float) -> PublicationEffec
 
 
 def _with_kernel(risk: Risk, kernel: NoiseKernel, epsilon: float) -> EffectSizes:
-    hiding = hiding_of(risk, kernel)
+    hiding = line_cover_of(risk, kernel)
     pairs = replace(hiding.pairs, points=kernel.rounded(hiding.pairs.points))
     moves, owner = publication_moves(risk, hiding.moves)
     model = (risk if is_usual(risk.density) else measure_line(risk.results)).density

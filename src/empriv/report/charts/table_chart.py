@@ -18,7 +18,7 @@ from empriv.report.charts.chart import HEAT, INK, LINE, Chart, layer, records, s
 from empriv.report.gather import Material
 from empriv.report.remedies import Remedy, remedies
 from empriv.results import Cell, FloatArray, Results
-from empriv.validate.covering import CoverByCell, cover_by_cell
+from empriv.validate.covers import CoverByCell, cover_by_cell
 from empriv.validate.table_cover import days_of
 from empriv.words.sentences import amount, quantity
 from empriv.words.table_words import ALL, cells_in_words, remedy_sentence

@@ -14,7 +14,7 @@ import numpy as np
 from empriv.base.text import shortened, visible
 from empriv.report.gather import MOST_LISTED, Material
 from empriv.results import Results
-from empriv.validate.covering import has_moves, hiding_of, results_of
+from empriv.validate.covers import has_line_cover, line_cover_of, results_of
 from empriv.words.sentences import amount, number
 from empriv.words.table_words import cells_in_words
 
@@ -31,12 +31,12 @@ class People:
 
 def people_beyond(material: Material, names: Sequence[str]) -> People:
     """Who moved the answer furthest, by their moves where these are known, else by delta_i at the page's epsilon."""
-    return _by_moves(material, names) if has_moves(material.audit.once) else _by_delta(material, names)
+    return _by_moves(material, names) if has_line_cover(material.audit.once) else _by_delta(material, names)
 
 
 def _by_moves(material: Material, names: Sequence[str]) -> People:
     audit, nouns = material.audit, material.audit.nouns
-    moves = hiding_of(audit.once, material.kernel).moves
+    moves = line_cover_of(audit.once, material.kernel).moves
     labels = results_of(audit.once).databases
     worst = moves.worst[material.rows]
     size = np.where(worst >= 0, moves.relative[worst], 0.0) if len(moves.sizes) else np.zeros(len(worst))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from empriv.auditing.audit import Audit
 from empriv.auditing.deciding import verdicts_on
-from empriv.auditing.ranking import names_of
+from empriv.auditing.summary import names_of
 from empriv.base.storage import write_atomically
 from empriv.base.text import visible
 from empriv.comparing.ways import Advice
@@ -29,7 +29,7 @@ from empriv.report.page.actions import actions_of, quick_advice, worst_first
 from empriv.report.page.audit_page import page_of
 from empriv.report.page.public import public_page
 from empriv.report.page.rendering import page_path
-from empriv.validate.covering import covered, has_moves
+from empriv.validate.covers import covered, has_line_cover
 from empriv.words.decision import Covered, Decision
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def hidden_by(
     audit: Audit, verdicts: Sequence[tuple[str, Verdict]], noise: Noise | TableNoise | None = None
 ) -> tuple[Covered | None, NoiseKernel | None]:
     """What the release hides of what people did: by the first verdict that says so, or with the noise."""
-    if isinstance(noise, Noise) and noise.expected_error > 0 and audit.times == 1 and has_moves(audit.once):
+    if isinstance(noise, Noise) and noise.expected_error > 0 and audit.times == 1 and has_line_cover(audit.once):
         kernel = kernel_of(noise)[0]
         level = verdicts[0][1].level if verdicts else 0.95
         return covered(audit.once, noise.epsilon, noise.delta, noise=noise, level=level), kernel
