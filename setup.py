@@ -46,9 +46,6 @@ if __name__ == "__main__":
                 extra_compile_args=["-O3", "-fno-math-errno"],
                 optional=True,  # without a compiler, numpy does the same work
             )
-            for name in (
-                "judge._noisy_laws",
-                "measuring.line._laplace",
-            )
+            for name in ("measuring.line._line",)
         ],
     )

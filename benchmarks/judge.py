@@ -32,7 +32,7 @@ from empriv.judge import cover as covers
 from empriv.judge import lower, upper
 from empriv.judge.cover import DITHER
 from empriv.judge.noise_kernels import NoiseKernel, alone, classical
-from empriv.judge.noisy_laws import bandwidths
+from empriv.judge.upper import row_bandwidths
 from empriv.measuring.line.atoms import split
 from empriv.noise.design import least_noise
 from empriv.noise.judging import JudgedAnswer
@@ -101,7 +101,7 @@ def drawn(law: Law, n: int, runs: int, what: str) -> tuple[FloatArray, float]:
     """(runs, n) results, and the bandwidth that is usual for them."""
     rng = seeded(law.name, n, what)
     x = np.stack([law.draw(rng, n) for _ in range(runs)])
-    return x, float(np.median(bandwidths(x)))
+    return x, float(np.median(row_bandwidths(x, 1)))
 
 
 def coverage(arguments: argparse.Namespace) -> None:
@@ -297,7 +297,7 @@ def beside(arguments: argparse.Namespace) -> None:
             rng = seeded(law.name, n, "beside", size)
             x = np.stack([law.draw(rng, n) for _ in range(runs)])
             q = x + size * law.sd * rng.exponential(size=x.shape) * rng.choice([-1.0, 1.0], x.shape)
-            h = float(np.median(bandwidths(q)))
+            h = float(np.median(row_bandwidths(q, 1)))
             risks = [empriv.measure(with_them, without[None]) for with_them, without in zip(q, x, strict=True)]
             for epsilon in EPSILONS:
                 line = f"{law.name:24}{size:>5}{n:>5}{epsilon:>5}"

@@ -158,8 +158,8 @@ def compare_on_spark(most_rows: int) -> None:
 
 def executor_memory(entries: int) -> None:
     """Peak memory of what an executor's Python does with so many entries at once, of 87 for each individual."""
-    from empriv.scale.cluster import measured_batches
-    from empriv.scale.measure_chunks import ChunkOptions, model_of, nobody_listed
+    from empriv.auditing.chunked import ChunkOptions, model_of, nobody_listed
+    from empriv.auditing.cluster import measured_batches
 
     rng = np.random.default_rng(0)
     each = 87

@@ -1,51 +1,81 @@
-"""A driver in a process of its own, for tests that kill or interrupt one, or use Spark Connect.
+"""A driver in a process of its own, for tests of a cluster whose executors are killed, of Ctrl-C and Spark Connect.
 
-    python spark_driver.py chunks DIRECTORY        an audit in chunks that keeps its results in DIRECTORY/saved
-    python spark_driver.py slow DIRECTORY          a function that tells by a file in DIRECTORY when it runs, and lasts
-    python spark_driver.py connect DIRECTORY       a server of Spark Connect, and an audit and a function on it
+    python spark_driver.py cluster DIRECTORY    an audit of which an executor is killed, and then a function that lasts
+    python spark_driver.py connect DIRECTORY    a server of Spark Connect, and an audit and a function on it
 
-What is found is printed as the last line, in JSON.
+What is found is printed as the last line, in JSON. A function that lasts tells by a file in DIRECTORY when it runs.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 
 import empriv
-from spark_sessions import EPSILONS, SETTINGS, in_chunks, leftovers, rows, start
+from spark_sessions import EPSILONS, JVM, SETTINGS, in_chunks, leftovers, start
 
 
-def chunks(directory: Path) -> dict[str, Any]:
-    spark = start(directory, master="local[2]")
+@contextmanager
+def killer(spark: Any, tasks: int) -> Iterator[list[int]]:
+    """Kills the process of an executor while a stage of so many tasks runs in Python; gives its id."""
+    killed: list[int] = []
+    over = threading.Event()
+    tracker = spark.sparkContext.statusTracker()
+
+    def running() -> bool:
+        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+        return any(one is not None and one.numTasks == tasks and one.numActiveTasks > 0 for one in stages)
+
+    def watch() -> None:
+        while not over.wait(0.01):
+            if not running():
+                continue
+            for process in psutil.Process().children(recursive=True):
+                with suppress(psutil.Error):
+                    if "CoarseGrainedExecutorBackend" in " ".join(process.cmdline()):
+                        os.kill(process.pid, signal.SIGKILL)
+                        killed.append(process.pid)
+                        return
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield killed
+    finally:
+        over.set()
+        thread.join()
+
+
+def cluster(directory: Path) -> dict[str, Any]:
+    spark = start(directory, master="local-cluster[2,1,1024]")
     data = empriv.databases(str(directory / "rows.parquet"), database="day", individual="who")
-    engine = empriv.SparkEngine(spark)
-    found = in_chunks(data, "sum(x)", epsilon=EPSILONS, engine=engine, checkpoint=directory / "saved")
-    return {"delta": found.delta(np.array(EPSILONS)).tolist()}
-
-
-def slow(directory: Path) -> dict[str, Any]:
-    spark = start(directory, master="local-cluster[1,1,1024]")
-    data = empriv.databases(rows(300), database="day", individual="who")
+    with killer(spark, tasks=7) as killed:
+        found = in_chunks(data, "sum(x)", epsilon=EPSILONS, engine=empriv.SparkEngine(spark, partitions=7))
+    answer: dict[str, Any] = {"delta": found.delta(np.array(EPSILONS)).tolist(), "killed": killed}
+    answer["left after that"] = leftovers(spark)
 
     def lasting(_: object) -> float:
         (directory / f"running-{os.getpid()}").touch()
         time.sleep(120)
         return 0.0
 
-    said: dict[str, Any] = {}
     try:
         empriv.collect(data, lasting, engine=empriv.SparkEngine(spark))
     except KeyboardInterrupt:
-        said = {"interrupted": True, "left": leftovers(spark)}
+        answer |= {"interrupted": True, "left": leftovers(spark)}
     spark.stop()
-    return said
+    return answer
 
 
 def connect(directory: Path) -> dict[str, Any]:
@@ -54,7 +84,7 @@ def connect(directory: Path) -> dict[str, Any]:
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.remote("local[2]")
-    own = {"spark.sql.warehouse.dir": str(directory / "warehouse")}
+    own = {"spark.sql.warehouse.dir": str(directory / "warehouse"), "spark.driver.extraJavaOptions": JVM}
     for name, value in {**SETTINGS, **own}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
@@ -78,5 +108,5 @@ def connect(directory: Path) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    work = {"chunks": chunks, "slow": slow, "connect": connect}[sys.argv[1]]
+    work = {"cluster": cluster, "connect": connect}[sys.argv[1]]
     print(json.dumps(work(Path(sys.argv[2]))), flush=True)

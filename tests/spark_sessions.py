@@ -1,4 +1,4 @@
-"""Spark sessions for tests: executors in processes of their own, and nothing left behind."""
+"""Spark sessions for tests, and what they must not leave behind."""
 
 from __future__ import annotations
 
@@ -22,18 +22,20 @@ EPSILONS = (0.02, 0.1, 0.3)
 SPARK = pytest.mark.spark
 JAVA = pytest.mark.skipif(shutil.which("java") is None, reason="Spark needs Java, which is not installed here")
 QUIET = pytest.mark.filterwarnings("ignore::FutureWarning:pyspark")
-# Statements here are long and their rows few: compiling them to bytecode takes longer than running them.
+JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# Statements here are long and their rows few: compiling them to bytecode takes longer than running them, and so does a
+# second task for each step.
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.shuffle.partitions": "1",
     "spark.default.parallelism": "2",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.ansi.enabled": "true",
     "spark.executorEnv.OMP_NUM_THREADS": "1",
-    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.executor.extraJavaOptions": JVM,
 }
 
 
@@ -42,7 +44,7 @@ def in_chunks(data: Any, query: str, **options: Any) -> empriv.Audit:
     return empriv.audit(data, query, in_chunks=True, **options)
 
 
-def start(directory: Path, *, master: str = "local-cluster[2,1,1024]", **settings: str) -> Any:
+def start(directory: Path, *, master: str = "local[2,2]", **settings: str) -> Any:
     """A session of its own, with everything that it writes in ``directory``."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_DIRS"] = str(directory / "local")
@@ -55,7 +57,7 @@ def start(directory: Path, *, master: str = "local-cluster[2,1,1024]", **setting
             **SETTINGS,
             "spark.executorEnv.PYTHONPATH": f"{SOURCES}:{TESTS}",
             "spark.sql.warehouse.dir": str(directory / "warehouse"),
-            "spark.driver.extraJavaOptions": f"-Dderby.system.home={directory} -XX:TieredStopAtLevel=1",
+            "spark.driver.extraJavaOptions": f"-Dderby.system.home={directory} {JVM}",
             **settings,
         }.items():
             builder = builder.config(name, value)

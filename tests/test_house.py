@@ -13,7 +13,7 @@ SOURCE = Path(empriv.__file__).parent
 ENGINES = SOURCE / "collecting" / "engines"
 """The folder of each engine has the same files, since each answers the same questions."""
 ROOMS_WITH_NAMES = (
-    "base", "collecting", "comparing", "judge", "ledger", "measuring", "noise", "protocols", "scale", "validate",
+    "base", "collecting", "comparing", "judge", "ledger", "measuring", "noise", "protocols", "validate",
     "words",
 )  # fmt: skip
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import http.client
+import json
 import re
 import secrets
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from html import unescape
@@ -18,6 +20,8 @@ from urllib.parse import urlencode, urlsplit
 
 import numpy as np
 import pytest
+
+from empriv.cli.config import Settings, read_config, settings_of
 
 pytest.importorskip("starlette", reason="install the app's packages: pip install 'empriv[app]'")
 pytest.importorskip("uvicorn", reason="install the app's packages: pip install 'empriv[app]'")
@@ -189,3 +193,97 @@ def wait_for(true: Any, *, seconds: float = PATIENCE) -> Any:
         if given or time.monotonic() > until:
             return given
         time.sleep(0.1)
+
+
+# Forms
+
+FORM = {
+    "individual": "client", "database": "day", "expression": "", "subsamples": "365", "fraction": "0.5",
+    "unidentified": "error", "timezone": "", "mode": "build", "measure": "mean", "column": "amount", "by": "",
+    "holds_column": "", "holds_operator": "=", "holds_value": "", "query": "", "unit": "", "do": "save",
+}  # fmt: skip
+"""Of the step Data, filled in."""
+
+
+def as_read(html: str) -> str:
+    """What people read of a page."""
+    return unescape(re.sub(r"<[^>]+>", "", html))
+
+
+def chosen(text: str, field: str) -> list[str]:
+    """The values of a field that are checked or selected."""
+    boxes = re.findall(rf'<input[^>]*name="{field}"[^>]*value="([^"]*)"[^>]* checked', text)
+    select = re.search(rf'<select[^>]*name="{field}".*?</select>', text, re.DOTALL)
+    return [unescape(v) for v in (boxes or re.findall(r'value="([^"]*)" selected', select[0] if select else ""))]
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step of an audit, and somebody who fills in its form; fields that are not given are those of `form`."""
+
+    desk: RunningDesk
+    visitor: Visitor
+    name: str
+    form: dict[str, str]
+    step: str = "data"
+    live_end: str = "live"
+
+    @property
+    def path(self) -> str:
+        return f"/audits/{self.name}/{self.step}"
+
+    @property
+    def file(self) -> Path:
+        return self.desk.folder / f"{self.name}.toml"
+
+    @property
+    def settings(self) -> Settings:
+        return settings_of(read_config(self.file), {})
+
+    def page(self) -> str:
+        """The page with its form, once rows were looked at."""
+        return self.visitor.get(f"{self.path}?wait=1").text
+
+    def piece(self, end: str) -> str:
+        return self.visitor.get(f"{self.path}/{end}").text
+
+    def live(self, **fields: str) -> str:
+        """What is shown beside the form, as people read it."""
+        return as_read(self.live_html(**fields))
+
+    def live_html(self, **fields: str) -> str:
+        path = f"{self.path}/{self.live_end}"
+        return self.visitor.post(path, self._whole((), fields), page=f"{self.path}?wait=1").text
+
+    def send(self, *several: tuple[str, str], follow: bool = True, **fields: str) -> Answer:
+        return self.visitor.post(self.path, self._whole(several, fields), page=f"{self.path}?wait=1", follow=follow)
+
+    def _whole(self, several: Iterable[tuple[str, str]], fields: dict[str, str]) -> list[tuple[str, str]]:
+        return [*{**self.form, **fields}.items(), *several]
+
+
+Made = Callable[..., Step]
+
+
+@pytest.fixture
+def of(desk: RunningDesk, visitor: Visitor) -> Made:
+    """Makes a new audit of some rows."""
+
+    def made(content: bytes, **settings: Any) -> Step:
+        name = f"a{len(list(desk.folder.glob('*.toml')))}"
+        file = desk.folder / f"{hashlib.sha256(content).hexdigest()[:8]}.csv"
+        if not file.exists():  # rows that were looked at are not looked at again
+            file.write_bytes(content)
+        given = {"files": [file.name], **settings}
+        (desk.folder / f"{name}.toml").write_text(
+            "\n".join(f"{key} = {json.dumps(value)}" for key, value in given.items())
+        )
+        return Step(desk, visitor, name, FORM)
+
+    return made
+
+
+@pytest.fixture
+def ready(of: Made) -> Step:
+    """An audit for which it is said who and when."""
+    return of(sales(days=40, people=8), individual=["client"], database="day")

@@ -17,7 +17,7 @@ import pytest
 
 import empriv
 from app.conftest import PATIENCE, RunningDesk, sales
-from app.test_app_runs import SETTINGS, put, slow
+from app.test_app_decision import SETTINGS, put, slow
 from empriv.ledger.values import ReleaseEntry
 
 pytestmark = pytest.mark.slow

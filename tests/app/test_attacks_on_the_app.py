@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 import pytest
 
 from app.conftest import Answer, RunningDesk, Visitor, running, sales
-from app.test_app_releases import audited
+from app.test_app_release import audited
 from empriv.app.folder import Folder
 from empriv.app.jobs import all_jobs
 from empriv.cli.config import Settings
@@ -213,7 +213,7 @@ class TestFilesOfResults:
         for ending in (".html", ".json", ".noise.html"):
             with (desk.folder / f"large{ending}").open("wb") as file:
                 file.truncate(1 << 33)
-        for path in ("written/report", "written/noise", "files/json"):
+        for path in ("written/report", "written/noise"):
             assert visitor.get(f"/audits/large/{path}").status == 404
         assert visitor.get("/export/large.zip").status == 200
         (outside / "other.empriv").write_bytes(b"not noise")

@@ -110,20 +110,18 @@ class TestOtherSites:
 
 
 class TestFiles:
-    @pytest.mark.parametrize(
-        "path",
-        ["../secret.csv", "{outside}", ".empriv-app/open.csv", "link.csv", "/etc/passwd", "SELECT * FROM 'x.csv'"],
-    )
-    def test_what_is_outside_the_folder_is_not_read(self, tmp_path: Path, path: str) -> None:
+    def test_what_is_outside_the_folder_is_not_read(self, tmp_path: Path) -> None:
         outside = tmp_path / "secret.csv"
         outside.write_bytes(sales(days=2))
+        inside = ["../secret.csv", ".empriv-app/open.csv", "link.csv"]
         with running(tmp_path / "desk") as desk:
             (desk.folder / "link.csv").symlink_to(outside)
             (desk.folder / ".empriv-app" / "open.csv").write_bytes(sales(days=2))
-            answer = desk.visitor().post("/new", {"way": "files", "files": path.format(outside=outside)})
-            assert answer.status == 400
-            assert "must be in the folder" in answer.text or "must name a file" in answer.text
-            assert not list(desk.folder.glob("*.toml"))
+            for path in (*inside, str(outside), "/etc/passwd", "SELECT * FROM 'x.csv'"):
+                answer = desk.visitor().post("/new", {"way": "files", "files": path})
+                assert answer.status == 400, path
+                assert "must be in the folder" in answer.text or "must name a file" in answer.text, path
+                assert not list(desk.folder.glob("*.toml"))
 
     def test_what_was_named_at_the_start_is_read(self, tmp_path: Path) -> None:
         outside = tmp_path / "rows.csv"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from app.conftest import RunningDesk
-from app.test_app_releases import audited
+from app.test_app_release import audited
 
 pytestmark = pytest.mark.slow
 

@@ -17,9 +17,17 @@ from empriv.base.arguments import rising_epsilons
 from empriv.collecting.origins import describe
 from empriv.errors import FileFormatError, InputError
 from empriv.measuring import measure
-from empriv.measuring.densities.density import BestOf, Ecdf, Kde, Model, VariableKde
+from empriv.measuring.densities.density import (
+    BestOf,
+    Ecdf,
+    Kde,
+    Model,
+    VariableKde,
+    density_from_json,
+    density_from_text,
+    density_to_json,
+)
 from empriv.measuring.densities.kernels import KERNELS
-from empriv.measuring.densities.specs import density_from_json, density_from_text, density_to_json
 from empriv.results import Outcome, Results
 from empriv.validate.bounds import floor
 from empriv.words import sentences

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import empriv
 from empriv.base.storage import read_archive, write_archive, write_atomically
 from empriv.errors import FileFormatError
 from empriv.results import Results
@@ -43,32 +42,11 @@ def test_write_is_whole_or_not_at_all(saved: Path, monkeypatch: pytest.MonkeyPat
     assert [path.name for path in saved.parent.iterdir()] == [saved.name]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("load", [Results.load, empriv.load])
-def test_any_damage_is_a_file_format_error(saved: Path, load: object) -> None:
-    whole = saved.read_bytes()
-    rng = np.random.default_rng(4)
-    refused = 0
-    for _ in range(300):
-        damaged = bytearray(whole)
-        for place in rng.integers(0, len(whole), rng.integers(1, 5)):
-            damaged[place] ^= int(rng.integers(1, 256))
-        if rng.random() < 0.2:
-            damaged = damaged[: int(rng.integers(0, len(whole)))]
-        saved.write_bytes(bytes(damaged))
-        try:
-            load(saved)  # type: ignore[operator]
-        except FileFormatError:
-            refused += 1
-    # A bit in a date or in padding does no harm; most bytes are data, which a checksum guards.
-    assert refused > 200
-
-
-def rewrite(path: Path, change: object, name: str = "meta.json") -> None:
-    """Change one member, with right checksums."""
+def rewrite(path: Path, change: object) -> None:
+    """Change the facts, with right checksums."""
     with zipfile.ZipFile(path) as archive:
         members = {member: archive.read(member) for member in archive.namelist()}
-    members[name] = change(members[name])  # type: ignore[operator]
+    members["meta.json"] = change(members["meta.json"])  # type: ignore[operator]
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for member, content in members.items():
@@ -82,14 +60,6 @@ def rewrite(path: Path, change: object, name: str = "meta.json") -> None:
 )  # fmt: skip
 def test_facts_that_empriv_never_writes_are_refused(saved: Path, meta: bytes) -> None:
     rewrite(saved, lambda _: meta)
-    with pytest.raises(FileFormatError):
-        Results.load(saved)
-
-
-def test_pickled_objects_are_refused(saved: Path) -> None:
-    buffer = io.BytesIO()
-    np.save(buffer, np.array([{}], object), allow_pickle=True)
-    rewrite(saved, lambda _: buffer.getvalue(), "q.npy")
     with pytest.raises(FileFormatError):
         Results.load(saved)
 

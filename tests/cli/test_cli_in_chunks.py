@@ -108,11 +108,11 @@ PROGRAM = """
 import sys, time
 from empriv.cli.main import main
 from empriv.collecting.sql import execute
-from empriv.scale import measure_chunks as chunks
+from empriv.auditing import chunked
 
 pause, count = float(sys.argv.pop(1)), 0
 execute.stream.__wrapped__.__kwdefaults__["entries"] = 100  # many chunks, which otherwise only large tables have
-original = chunks.measure_chunk
+original = chunked.measure_chunk
 
 def slowly(*arguments):
     global count
@@ -120,7 +120,7 @@ def slowly(*arguments):
     time.sleep(pause)
     return original(*arguments)
 
-chunks.measure_chunk = slowly
+chunked.measure_chunk = slowly
 try:
     main(["audit", "--in-chunks", *sys.argv[1:]])
 finally:

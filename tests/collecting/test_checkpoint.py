@@ -1,7 +1,5 @@
 """Checkpoints: what is written is read back, also after a kill; the damaged is dropped; the foreign is refused."""
 
-import functools
-import os
 import sqlite3
 import subprocess
 import sys
@@ -11,7 +9,6 @@ import pytest
 
 from empriv.base.storage import open_checkpoint
 from empriv.collecting.function_calls import Chunk
-from empriv.collecting.function_runs import fingerprint
 from empriv.errors import FileFormatError, InputError
 
 MARK = bytes(range(32))
@@ -60,14 +57,10 @@ def test_what_is_written_is_read_back(path):
         np.testing.assert_array_equal(found.outcomes, expected.outcomes)
 
 
-def test_only_the_owner_can_read_it(path):
+def test_pieces_are_added_or_take_the_place_of_others_and_only_the_owner_can_read_them(path):
     path.touch(0o644)
     write(path, [chunk(0)])
     assert path.stat().st_mode & 0o777 == 0o600
-
-
-def test_pieces_are_added_or_take_the_place_of_others(path):
-    write(path, [chunk(0)])
     write(path, [chunk(1)])
     assert [found.database for found in read(path)] == [0, 1]
     with opened(path) as checkpoint:
@@ -133,7 +126,7 @@ def test_a_damaged_piece_is_dropped(path):
     assert [found.database for found in read(path)] == [0, 3]
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(20))
 def test_bit_flips_give_one_sentence_or_whole_pieces(path, seed):
     write(path, [chunk(number) for number in range(8)])
     content = bytearray(path.read_bytes())
@@ -184,8 +177,9 @@ def test_another_kind_of_file_is_refused_and_left_alone(path, content):
 
 
 def test_a_file_that_cannot_be_made_is_refused(tmp_path):
-    with pytest.raises(InputError, match="`checkpoint` must name a file that can be written, got"):
-        opened(tmp_path / "absent" / "checkpoint").__enter__()
+    for place in (tmp_path / "absent" / "checkpoint", "a\0b"):
+        with pytest.raises(InputError, match="`checkpoint` must name a file that can be written, got"):
+            opened(place).__enter__()
 
 
 def test_two_runs_cannot_share_it(path):
@@ -195,9 +189,7 @@ def test_two_runs_cannot_share_it(path):
         first.put(b"still mine")
     with opened(path) as checkpoint:
         assert list(checkpoint.pieces.values()) == [b"still mine"]
-
-
-def test_two_processes_cannot_share_it(path):
+    path.unlink()
     holder = WRITER.replace("10**6", "1") + "    sys.stdin.read()\n"
     with subprocess.Popen(
         [sys.executable, "-c", holder, path], stdout=subprocess.PIPE, stdin=subprocess.PIPE
@@ -208,113 +200,3 @@ def test_two_processes_cannot_share_it(path):
         process.stdin.close()
     with opened(path) as checkpoint:
         assert len(checkpoint.pieces) == 1
-
-
-def test_a_path_with_a_nul_is_refused():
-    with pytest.raises(InputError, match="`checkpoint` must name a file that can be written"):
-        opened("a\0b").__enter__()
-
-
-def make(threshold, helper=None):
-    def query(rows):
-        return (rows > threshold).sum() if helper is None else helper(rows)
-
-    return query
-
-
-class Query:
-    def __init__(self, threshold):
-        self.threshold = threshold
-
-    def __call__(self, rows):
-        return rows - self.threshold
-
-
-def power(rows, exponent=2):
-    return rows**exponent
-
-
-def test_the_same_function_has_the_same_fingerprint():
-    assert fingerprint(make(1), 5) == fingerprint(make(1), 5)
-    assert fingerprint(Query(1)) == fingerprint(Query(1))
-    assert fingerprint(functools.partial(power, exponent=3)) == fingerprint(functools.partial(power, exponent=3))
-
-
-def test_functions_that_differ_have_different_fingerprints():
-    functions = [
-        make(1),
-        make(2),
-        make(1, helper=lambda rows: rows.sum()),
-        make(1, helper=lambda rows: rows.mean()),
-        make([1, 2]),
-        make(np.array([1, 2])),
-        make(np.array([1, 3])),
-        Query(1),
-        Query(2),
-        Query(1).__call__,
-        power,
-        functools.partial(power, exponent=3),
-        functools.partial(power, exponent=4),
-        lambda rows: rows + 1,
-        lambda rows: rows + 2,
-        lambda rows: rows - 1,
-        lambda rows: [row + 1 for row in rows],
-        lambda rows: [row + 2 for row in rows],
-        max,
-        min,
-    ]
-    assert len({fingerprint(function) for function in functions}) == len(functions)
-
-
-def test_facts_that_differ_have_different_fingerprints():
-    facts = [
-        (1,),
-        (2,),
-        (1, 2),
-        (12,),
-        ("1",),
-        (np.array([1, 2]),),
-        (np.array([[1, 2]]),),
-        (np.array([1, 2], np.int32),),
-        (np.array(["a", "b"]),),
-        (np.array(["a", "b"], object),),
-        (np.array(["ab", ""], object),),
-    ]
-    assert len({fingerprint(power, *these) for these in facts}) == len(facts)
-
-
-def fingerprint_elsewhere(tmp_path, source, hash_seed):
-    script = tmp_path / "script.py"
-    script.write_text(source)
-    environment = {"PYTHONHASHSEED": hash_seed, "PATH": "", "PYTHONPATH": os.pathsep.join(sys.path)}
-    ran = subprocess.run([sys.executable, script], env=environment, check=True, capture_output=True, timeout=60)
-    return ran.stdout
-
-
-SOURCE = """
-from empriv.collecting.function_runs import fingerprint
-
-CUT = 3
-CACHE = {}
-
-def helper(x):
-    return x in {"a", "b", "c", "d"} and x > CUT
-
-def query(rows, names=frozenset({"p", "q", "r"})):
-    CACHE[1] = 2
-    return [helper(x) for x in rows]
-
-before = fingerprint(query)
-query(["z"])
-assert fingerprint(query) == before
-print(before.hex())
-"""
-
-
-@pytest.mark.slow
-def test_a_fingerprint_is_the_same_in_every_process_and_knows_helpers_and_constants(tmp_path):
-    first = fingerprint_elsewhere(tmp_path, SOURCE, "1")
-    assert fingerprint_elsewhere(tmp_path, SOURCE, "2") == first
-    assert fingerprint_elsewhere(tmp_path, SOURCE.replace("CUT = 3", "CUT = 4"), "1") != first
-    assert fingerprint_elsewhere(tmp_path, SOURCE.replace("x > CUT", "x >= CUT"), "1") != first
-    assert fingerprint_elsewhere(tmp_path, SOURCE.replace('"r"', '"s"'), "1") != first

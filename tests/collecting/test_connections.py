@@ -1,9 +1,8 @@
-"""Rows where they live: tables of PostgreSQL and SQLite, SELECTs there, and anything that speaks Arrow."""
+"""Rows where they live: SQLite files, and anything that speaks Arrow; PostgreSQL has a file of its own."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ import pytest
 import empriv
 from empriv.collecting import collect, databases
 from empriv.errors import EmprivError, InputError, MissingExtraError, SourceError
-from postgres_server import NEEDED, Server
 
 ROWS = pd.DataFrame(
     {
@@ -38,15 +36,6 @@ def same(one: empriv.Results, other: empriv.Results) -> None:
         np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-12, err_msg=name)
 
 
-@pytest.fixture(scope="module")
-def sales(server: Server) -> Iterator[str]:
-    """The address of a server that has the rows."""
-    server.put("sales", ROWS)
-    server.run("CREATE SCHEMA shop", "CREATE TABLE shop.sizes AS SELECT 's' AS name, 10 AS size")
-    yield server.address
-    server.run("DROP TABLE sales", "DROP SCHEMA shop CASCADE")
-
-
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     """An SQLite file that has the rows."""
@@ -58,84 +47,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-@NEEDED
-@pytest.mark.parametrize(
-    "where", [{"table": "sales"}, {"table": "public.sales"}, {"sql": "SELECT * FROM sales WHERE x IS NOT NULL;"}]
-)
-def test_a_table_of_postgresql_is_a_source(sales: str, where: dict[str, str]) -> None:
-    data = databases(sales, **where, database="day", individual="who")  # type: ignore[arg-type]
-    same(collect(data, QUERY), collect(HERE, QUERY))
-
-
-@NEEDED
-def test_it_can_be_named_in_one_text_and_joined(sales: str) -> None:
-    query = "SELECT sum(x * size) FROM data JOIN sizes ON shop = name"
-    sizes = pd.DataFrame({"name": ["s"], "size": [10]})
-    there = databases(
-        f"{sales}::sales", database="day", individual="who", tables={"sizes": f"{sales}::shop.sizes", "other": sizes}
-    )
-    here = databases(ROWS, database="day", individual="who", tables={"sizes": sizes})
-    same(collect(there, query), collect(here, query))
-    mixed = databases(f"{sales}::sales", database="day", individual="who", tables={"sizes": sizes})
-    same(collect(mixed, query), collect(here, query))
-
-
-@NEEDED
-def test_a_function_is_called_on_rows_of_a_server(sales: str) -> None:
-    data = databases(sales, table="sales", database="day", individual="who")
-    same(collect(data, lambda rows: rows["x"].sum(), jobs=1), collect(HERE, lambda rows: rows["x"].sum(), jobs=1))
-
-
-@NEEDED
-def test_draws_from_a_server_are_those_of_the_same_rows_here(sales: str) -> None:
-    there = empriv.subsamples(sales, table="sales", individual="who", count=5, fraction=0.5)
-    here = empriv.subsamples(ROWS, individual="who", count=5, fraction=0.5)
-    same(collect(there, "sum(x)"), collect(here, "sum(x)"))
-
-
-@NEEDED
-@pytest.mark.parametrize(
-    ("numeric", "values", "kind"),
-    [
-        ("numeric(10, 2)", ["1.25", "3.10", "-7.05"], "DECIMAL(10,2)"),
-        ("numeric", ["1.25", "3.1", "-70000000000000000.05"], "DECIMAL(38,2)"),
-        ("numeric(10, 2)", ["1.25", "NaN", "3"], "DOUBLE"),
-        ("numeric", ["1e300", "Infinity", "3"], "DOUBLE"),
-    ],
-)
-def test_numerics_are_decimals_where_that_holds_them(
-    server: Server, numeric: str, values: list[str], kind: str
-) -> None:
-    listed = ", ".join(f"(1, {place}, '{value}'::numeric)" for place, value in enumerate(values))
-    server.run("DROP TABLE IF EXISTS amounts", f"CREATE TABLE amounts (day int, who int, x {numeric})")
-    server.run(f"INSERT INTO amounts VALUES {listed}")
-    data = databases(server.address, table="amounts", database="day", individual="who")
-    with empriv.DuckDBEngine().session(data) as session:
-        assert session.columns_of("empriv_data")["x"] == kind
-    found = collect(data, "max(x)")
-    expected = pa.table({"day": [1] * 3, "who": range(3), "x": [float(value) for value in values]})
-    same(found, collect(databases(expected, database="day", individual="who"), "max(x)"))
-
-
-@NEEDED
-def test_other_types_come_as_text_and_times_as_times(server: Server) -> None:
-    server.run(
-        "DROP TABLE IF EXISTS kinds",
-        "CREATE TABLE kinds AS SELECT '7b0e52c8-32a2-4b6b-8b1f-1a1d5a2d9f11'::uuid AS who, 'ab'::char(5) AS fixed, "
-        "'{\"a\": 1}'::jsonb AS j, DATE '2024-02-29' AS day, true AS b, 2::smallint AS s, '1 day'::interval AS i, "
-        "TIME '10:30' AS c, TIMESTAMP '2024-02-29 10:00' AS t, TIMESTAMPTZ '2024-02-29 23:30+00' AS m",
-    )
-    data = databases(server.address, table="kinds", database="day", individual="who")
-    with empriv.DuckDBEngine().session(data) as session:
-        kinds = session.columns_of("empriv_data")
-        assert [kinds[name] for name in ("who", "fixed", "j", "day", "b", "s", "t", "m")] == [
-            "VARCHAR", "VARCHAR", "VARCHAR", "DATE", "BOOLEAN", "SMALLINT", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE",
-        ]  # fmt: skip
-        assert session.run("SELECT fixed, j FROM empriv_data") == [("ab", '{"a": 1}')]
-        assert session.individuals.tolist() == ["7b0e52c8-32a2-4b6b-8b1f-1a1d5a2d9f11"]
-
-
-@pytest.mark.parametrize("form", ["table", "text", "pair", "sql", "db", "url"])
+@pytest.mark.parametrize("form", ["table", "text", "sql", "db"])
 def test_a_table_of_sqlite_is_a_source(file: Path, form: str) -> None:
     options: dict[str, Any] = {"database": "day", "individual": "who"}
     if form == "db":  # also DuckDB's ending: what the file begins with tells
@@ -143,10 +55,8 @@ def test_a_table_of_sqlite_is_a_source(file: Path, form: str) -> None:
     data = {
         "table": lambda: databases(file, table="sales", **options),
         "text": lambda: databases(f"{file}::sales", **options),
-        "pair": lambda: databases((file, "sales"), **options),
         "sql": lambda: databases(str(file), sql="SELECT * FROM sales", **options),
         "db": lambda: databases(str(file), table="sales", **options),
-        "url": lambda: databases(f"sqlite:///{file}", table="sales", **options),
     }[form]()
     same(collect(data, QUERY), collect(HERE, QUERY))
 
@@ -225,13 +135,6 @@ def test_equal_names_are_refused(file: Path) -> None:
     ):
         with pytest.raises(SourceError, match=message):
             collect(source, "count(*)")
-
-
-@NEEDED
-def test_equal_names_of_a_select_are_refused_on_a_server(sales: str) -> None:
-    data = databases(sales, sql="SELECT day, who, x AS y, x AS y FROM sales", database="day", individual="who")
-    with pytest.raises(SourceError, match="different names"):
-        collect(data, "count(*)")
 
 
 @pytest.mark.parametrize(

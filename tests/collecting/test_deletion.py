@@ -96,11 +96,11 @@ def test_a_rewritten_statement_that_leaks_is_refused(
 
     with engine.session(data) as session:
         honest, _ = answered(session, asked)
-        with engine.apart(session, data, [DAY]) as apart:
-            check_databases(apart, asked, honest, [DAY], chance=np.random.default_rng())
+        with engine.isolated(session, data, [DAY]) as left:
+            check_databases(left, asked, honest, [DAY], chance=np.random.default_rng())
             monkeypatch.setattr(deletion, "answered", leaking)
             with pytest.raises(QueryError, match="really deleted"):
-                check_databases(apart, asked, leak(honest), [DAY], chance=np.random.default_rng())
+                check_databases(left, asked, leak(honest), [DAY], chance=np.random.default_rng())
 
 
 def test_what_hides_in_rounded_digits_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,10 +113,10 @@ def test_what_hides_in_rounded_digits_is_found(monkeypatch: pytest.MonkeyPatch) 
 
     with engine.session(data) as session:
         honest, _ = answered(session, asked)
-        with engine.apart(session, data, [DAY]) as apart:
+        with engine.isolated(session, data, [DAY]) as left:
             monkeypatch.setattr(deletion, "answered", leaking)
             with pytest.raises(QueryError, match="really deleted"):
-                check_databases(apart, asked, honest, [DAY], chance=np.random.default_rng())
+                check_databases(left, asked, honest, [DAY], chance=np.random.default_rng())
 
 
 def test_an_answer_that_depends_on_another_database_is_refused() -> None:
@@ -124,16 +124,16 @@ def test_an_answer_that_depends_on_another_database_is_refused() -> None:
     with engine.session(data) as session:
         honest, _ = answered(session, asked)
         other = replace(honest, q=honest.q + 1e-6)
-        with engine.apart(session, data, [0]) as apart, pytest.raises(QueryError, match="another database"):
-            check_databases(apart, asked, other, [0], chance=np.random.default_rng())
+        with engine.isolated(session, data, [0]) as left, pytest.raises(QueryError, match="another database"):
+            check_databases(left, asked, other, [0], chance=np.random.default_rng())
 
 
 def test_another_query_than_was_written_is_refused() -> None:
     data, engine = databases(), DuckDBEngine()
     with engine.session(data) as session:
         audited, _ = answered(session, query_of("sum(k)"))
-        with engine.apart(session, data, [0]) as apart, pytest.raises(QueryError, match="really deleted"):
-            check_databases(apart, query_of("sum(k + 1)"), audited, [0], chance=np.random.default_rng())
+        with engine.isolated(session, data, [0]) as left, pytest.raises(QueryError, match="really deleted"):
+            check_databases(left, query_of("sum(k + 1)"), audited, [0], chance=np.random.default_rng())
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_what_was_verified_is_told_and_saved(tmp_path: Path) -> None:
 
 
 def test_a_release_is_verified_on_its_own_database() -> None:
-    from empriv.auditing.composing import _verified
+    from empriv.auditing.releasing import _verified
     from empriv.collecting.run_query import Run, run_query
 
     further = run_query(databases(), "avg(k)", Run(verified_on=DAY))

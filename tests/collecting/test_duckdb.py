@@ -17,7 +17,7 @@ import pytest
 
 from empriv.collecting import DuckDBEngine, collect, databases
 from empriv.errors import InputError, QueryError, SourceError
-from empriv.results import Outcome
+from empriv.results import Results
 
 # Long texts: a million rows, most of them groups of their own.
 LARGE = (
@@ -72,16 +72,6 @@ def test_too_little_memory_is_one_clear_error(large: Path, query: str) -> None:
     assert said == []
 
 
-def test_only_values_may_send_a_query_to_single_runs() -> None:
-    rows = pd.DataFrame({"day": [1, 1, 2], "who": ["a", "b", "b"], "x": ["1", "word", "2"]})
-    data = databases(rows, database="day", individual="who")
-    said: list[str] = []
-    results = collect(data, "sum(CAST(x AS INTEGER))", notice=said.append, progress=False)
-    assert "since it fails on some rows" in said[0]
-    assert results.outcomes.tolist() == [Outcome.ERROR, Outcome.NUMBER]
-    assert results.entry_outcomes.tolist() == [Outcome.ERROR, Outcome.NUMBER, Outcome.NULL]
-
-
 def test_error_on_every_database_quotes_no_row() -> None:
     rows = pd.DataFrame({"day": [1, 2], "who": ["a", "b"], "x": ["SECRET", "SECRET"]})
     data = databases(rows, database="day", individual="who")
@@ -101,16 +91,16 @@ def test_integers_of_128_bits_without_sign_are_refused() -> None:
     assert collect(data, "max(CAST(x AS DOUBLE))").q.tolist() == [2.0]
 
 
-@pytest.mark.parametrize(("amount", "fits"), [("90000000000000.07", True), ("100000000000000.07", False)])
-def test_decimals_of_single_runs_are_right_or_refused(amount: str, fits: bool) -> None:
-    source = f"SELECT 1 AS day, 'a' AS who, CAST({amount} AS DECIMAL(20, 2)) AS m UNION ALL SELECT 1, 'b', 0.01"
-    data = databases(source, database="day", individual="who")
+def test_decimals_of_single_runs_are_right_or_refused() -> None:
     query = "SELECT max(m) FROM (SELECT * FROM data LIMIT 99)"
-    if fits:
-        assert collect(data, query, progress=False).entry_q.tolist() == [0.01, 90000000000000.07]
-    else:
-        with pytest.raises(QueryError, match=r"beyond 2\^53"):
-            collect(data, query, progress=False)
+
+    def results(amount: str) -> Results:
+        source = f"SELECT 1 AS day, 'a' AS who, CAST({amount} AS DECIMAL(20, 2)) AS m UNION ALL SELECT 1, 'b', 0.01"
+        return collect(databases(source, database="day", individual="who"), query, progress=False)
+
+    assert results("90000000000000.07").entry_q.tolist() == [0.01, 90000000000000.07]
+    with pytest.raises(QueryError, match=r"beyond 2\^53"):
+        results("100000000000000.07")
 
 
 @pytest.mark.slow
@@ -123,10 +113,13 @@ def test_extreme_doubles_are_exact(values: list[float]) -> None:
     assert results.entry_q.tolist() == left
 
 
-def test_cost_of_single_runs_is_said_before_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cost_of_single_runs_is_said_before_them_and_of_many_even_without_progress(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     from empriv.collecting.sql import rerun
 
-    rows = pd.DataFrame({"day": 1, "who": range(50), "x": 1.0})
+    query = "SELECT sum(x) FROM (SELECT * FROM data LIMIT 99)"
+    data = databases(pd.DataFrame({"day": 1, "who": range(50), "x": 1.0}), database="day", individual="who")
     events: list[str] = []
     read = rerun._read
 
@@ -134,25 +127,16 @@ def test_cost_of_single_runs_is_said_before_them(monkeypatch: pytest.MonkeyPatch
         events.append("run")
         return read(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(rerun, "_read", counted)
-    data = databases(rows, database="day", individual="who")
-    collect(data, "SELECT sum(x) FROM (SELECT * FROM data LIMIT 99)", notice=events.append, progress=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(rerun, "_read", counted)
+        collect(data, query, notice=events.append, progress=False)
     assert "51 runs." in events[0]
     assert events.count("run") >= 51  # and what is verified takes a few more
-
-
-def test_many_runs_are_said_even_without_progress(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from empriv.collecting.sql import rerun
-
-    data = databases(pd.DataFrame({"day": 1, "who": range(5), "x": 1.0}), database="day", individual="who")
-    query = "SELECT sum(x) FROM (SELECT * FROM data LIMIT 99)"
     collect(data, query, progress=False)
     assert capsys.readouterr().err == ""
-    monkeypatch.setattr(rerun, "MANY_RUNS", 5)
+    monkeypatch.setattr(rerun, "MANY_RUNS", 50)
     collect(data, query, progress=False)
-    assert "6 runs." in capsys.readouterr().err
+    assert "51 runs." in capsys.readouterr().err
 
 
 def test_temporary_directory_must_exist(tmp_path: Path) -> None:

@@ -85,19 +85,33 @@ QUERIES = [
 @pytest.mark.parametrize("query", QUERIES)
 def test_rows_of_a_server_give_what_the_same_rows_give_here(there: str, query: str) -> None:
     options: dict[str, Any] = {"database": "Day", "individual": "who", "timezone": "Europe/Paris"}
-    found = collect(databases(there, table="awkward", **options), query, progress=False)
+    found = collect(databases(there, table="public.awkward", **options), query, progress=False)
     agree(found, collect(databases(ROWS, **options), query, progress=False))
     if "GROUP BY" in query:
         with pytest.raises(AssertionError):
             agree(found, collect(databases(ROWS.slice(1), **options), query, progress=False))
 
 
+def test_a_select_functions_and_draws_are_the_same(there: str) -> None:
+    options: dict[str, Any] = {"database": "Day", "individual": "who"}
+    select = databases(there, sql="SELECT * FROM awkward WHERE x IS NOT NULL;", **options)
+    agree(collect(select, QUERIES[0]), collect(databases(ROWS, **options), QUERIES[0]))
+    agree(*(collect(databases(at, **options), added, jobs=1) for at in (f"{there}::awkward", ROWS)))
+    agree(*(collect(empriv.subsamples(at, individual="who", count=5, fraction=0.5), "sum(k)")
+            for at in (f"{there}::awkward", ROWS)))  # fmt: skip
+    twice = databases(there, sql='SELECT "Day", who, x AS y, x AS y FROM awkward', **options)
+    with pytest.raises(SourceError, match="different names"):
+        collect(twice, "count(*)")
+
+
+def added(rows: dict[str, Any]) -> float:
+    return float(np.nansum(rows["Gap"]))
+
+
 @pytest.mark.parametrize(
     "options",
     [
         {"database": "date_trunc('day', sold)", "individual": "number", "timezone": "America/New_York"},
-        {"database": "date_trunc('day', sold)", "individual": "number"},
-        {"database": '"Day"', "individual": "NUMBER"},
         {"database": "number", "individual": "k", "unidentified": "drop"},
         {"database": "coalesce(shop, 'none')", "individual": "k", "unidentified": "keep"},
         {"database": "strftime(sold, '%Y-%m-%d')", "individual": "who"},
@@ -108,6 +122,46 @@ def test_rows_are_cut_alike(there: str, options: dict[str, Any]) -> None:
     query = "SELECT sum(gap), count(*), stddev_pop(gap) FROM data"
     found = collect(databases(there, table="awkward", **options), query)
     agree(found, collect(databases(ROWS, **options), query))
+
+
+@pytest.mark.parametrize(
+    ("numeric", "values", "kind"),
+    [
+        ("numeric(10, 2)", ["1.25", "3.10", "-7.05"], "DECIMAL(10,2)"),
+        ("numeric", ["1.25", "3.1", "-70000000000000000.05"], "DECIMAL(38,2)"),
+        ("numeric(10, 2)", ["1.25", "NaN", "3"], "DOUBLE"),
+        ("numeric", ["1e300", "Infinity", "3"], "DOUBLE"),
+    ],
+)
+def test_numerics_are_decimals_where_that_holds_them(
+    server: Server, numeric: str, values: list[str], kind: str
+) -> None:
+    listed = ", ".join(f"(1, {place}, '{value}'::numeric)" for place, value in enumerate(values))
+    server.run("DROP TABLE IF EXISTS amounts", f"CREATE TABLE amounts (day int, who int, x {numeric})")
+    server.run(f"INSERT INTO amounts VALUES {listed}")
+    data = databases(server.address, table="amounts", database="day", individual="who")
+    with empriv.DuckDBEngine().session(data) as session:
+        assert session.columns_of("empriv_data")["x"] == kind
+    found = collect(data, "max(x)")
+    expected = pa.table({"day": [1] * 3, "who": range(3), "x": [float(value) for value in values]})
+    agree(found, collect(databases(expected, database="day", individual="who"), "max(x)"))
+
+
+def test_other_types_come_as_text_and_times_as_times(server: Server) -> None:
+    server.run(
+        "DROP TABLE IF EXISTS kinds",
+        "CREATE TABLE kinds AS SELECT '7b0e52c8-32a2-4b6b-8b1f-1a1d5a2d9f11'::uuid AS who, 'ab'::char(5) AS fixed, "
+        "'{\"a\": 1}'::jsonb AS j, DATE '2024-02-29' AS day, true AS b, 2::smallint AS s, '1 day'::interval AS i, "
+        "TIME '10:30' AS c, TIMESTAMP '2024-02-29 10:00' AS t, TIMESTAMPTZ '2024-02-29 23:30+00' AS m",
+    )
+    data = databases(server.address, table="kinds", database="day", individual="who")
+    with empriv.DuckDBEngine().session(data) as session:
+        kinds = session.columns_of("empriv_data")
+        assert [kinds[name] for name in ("who", "fixed", "j", "day", "b", "s", "t", "m")] == [
+            "VARCHAR", "VARCHAR", "VARCHAR", "DATE", "BOOLEAN", "SMALLINT", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE",
+        ]  # fmt: skip
+        assert session.run("SELECT fixed, j FROM empriv_data") == [("ab", '{"a": 1}')]
+        assert session.individuals.tolist() == ["7b0e52c8-32a2-4b6b-8b1f-1a1d5a2d9f11"]
 
 
 def test_rows_without_individual_and_moments_are_refused_alike(there: str) -> None:
@@ -125,18 +179,17 @@ def test_rows_without_individual_and_moments_are_refused_alike(there: str) -> No
 
 def test_tables_of_the_server_and_others_are_joined(server: Server, there: str) -> None:
     sizes = pa.table({"Name": ["a", "b", "B"], "size": [1.5, 2.5, None]})
+    server.run("CREATE SCHEMA shop")
     server.put("sizes", sizes)
+    server.run("ALTER TABLE sizes SET SCHEMA shop")
     query = "SELECT sum(gap * size), count(*) FROM data AS d LEFT JOIN sizes AS s ON d.shop = s.name"
-    nested = "SELECT sum(gap) / (SELECT max(size) FROM sizes) FROM data WHERE shop IN (SELECT name FROM sizes)"
     own = "WITH l AS (SELECT name FROM sizes WHERE size > 2) SELECT count(*) FROM data JOIN l ON name = shop"
     options: dict[str, Any] = {"database": "Day", "individual": "who"}
     here = databases(ROWS, tables={"sizes": sizes}, **options)
-    on_server = databases(there, table="awkward", tables={"sizes": f"{there}::sizes"}, **options)
-    for asked in (query, nested, own):
+    for joined, asked in ((f"{there}::shop.sizes", query), (f"{there}::shop.sizes", own), (sizes, query)):
+        on_server = databases(there, table="awkward", tables={"sizes": joined}, **options)
         agree(collect(on_server, asked), collect(here, asked))
-    mixed = databases(there, table="awkward", tables={"sizes": sizes}, **options)
-    agree(collect(mixed, query), collect(here, query))
-    server.run("DROP TABLE sizes")
+    server.run("DROP SCHEMA shop CASCADE")
 
 
 @pytest.fixture(scope="module")

@@ -19,40 +19,18 @@ ROWS = pd.DataFrame({"day": [1, 1, 1, 2, 2], "who": ["a", "b", "b", "a", "c"], "
 MANY = pd.DataFrame({"who": np.arange(2000) % 500, "x": np.arange(2000) / 7})
 
 
-def csv(path: Path) -> Any:
-    ROWS.to_csv(path / "rows.csv", index=False)
-    return path / "rows.csv"
-
-
-def packed_csv(path: Path) -> Any:
-    ROWS.to_csv(path / "rows.csv.gz", index=False)
-    return str(path / "rows.csv.gz")
-
-
-def tsv(path: Path) -> Any:
-    ROWS.to_csv(path / "rows.tsv", index=False, sep="\t")
-    return path / "rows.tsv"
-
-
-def json(path: Path) -> Any:
-    ROWS.to_json(path / "rows.json", orient="records")
-    return path / "rows.json"
-
-
-def lines(path: Path) -> Any:
-    ROWS.to_json(path / "rows.ndjson", orient="records", lines=True)
-    return path / "rows.ndjson"
-
-
-def parquet(path: Path) -> Any:
-    ROWS.to_parquet(path / "rows.parquet")
-    return path / "rows.parquet"
-
-
 def glob(path: Path) -> Any:
     ROWS[:2].to_parquet(path / "part1.parquet")
     ROWS[2:].to_parquet(path / "part2.parquet")
     return str(path / "part*.parquet")
+
+
+def file(name: str, write: Callable[[Path], Any]) -> Callable[[Path], Path]:
+    def made(folder: Path) -> Path:
+        write(folder / name)
+        return folder / name
+
+    return made
 
 
 def stored(path: Path) -> Any:
@@ -63,13 +41,13 @@ def stored(path: Path) -> Any:
     return f"{path / 'file.duckdb'}::seen"
 
 
-def stored_pair(path: Path) -> Any:
-    stored(path)
-    return (path / "file.duckdb", "base")
-
-
 SOURCES: list[Callable[[Path], Any]] = [
-    csv, packed_csv, tsv, json, lines, parquet, glob, stored, stored_pair,
+    file("rows.csv", lambda path: ROWS.to_csv(path, index=False)),
+    file("rows.csv.gz", lambda path: ROWS.to_csv(path, index=False)),
+    file("rows.tsv", lambda path: ROWS.to_csv(path, index=False, sep="\t")),
+    file("rows.json", lambda path: ROWS.to_json(path, orient="records")),
+    file("rows.ndjson", lambda path: ROWS.to_json(path, orient="records", lines=True)),
+    file("rows.parquet", ROWS.to_parquet), glob, stored,
     lambda _: ROWS, lambda _: pl.from_pandas(ROWS), lambda _: pl.from_pandas(ROWS).lazy(),
     lambda _: pl.from_pandas(ROWS).to_arrow(),
 ]  # fmt: skip
@@ -149,33 +127,27 @@ def test_identical_rows_are_drawn_apart(engine: Engine) -> None:
     assert ((140 < counts) & (counts < 260)).all()
 
 
-def test_repeats_are_the_same_rows_each_time(engine: Engine) -> None:
+def test_repeats_are_the_same_rows_each_time_and_a_function_draws_anew(engine: Engine) -> None:
     found = collect(repeats(ROWS, individual="who", count=4), "sum(x)", engine=engine)
     assert found.q.tolist() == [31.0] * 4
     assert [found.without(who).tolist() for who in "abc"] == [[22.0] * 4, [25.0] * 4, [15.0] * 4]
-
-
-def test_a_function_of_repeats_draws_anew_each_time() -> None:
     data = repeats(ROWS, individual="who", count=50)
-    found = collect(data, lambda rows, rng: rows["x"].sum() + rng.normal(), draws=1, jobs=1)
-    assert len(np.unique(found.q)) == 50
-    assert abs(found.q.mean() - 31.0) < 1.0
-    np.testing.assert_allclose(found.without("a") - found.q, -9.0)  # the noise is the same without somebody
-
-
-@pytest.mark.parametrize("count", [0, -1, 2.5, True, "many"])
-def test_a_number_of_repeats_is_a_positive_integer(count: Any) -> None:
-    with pytest.raises(InputError, match="`count` must be a positive integer"):
-        repeats(ROWS, individual="who", count=count)
-
-
-def test_repeats_keep_rows_of_nobody_and_drop_them_where_told() -> None:
+    drawn = collect(data, lambda rows, rng: rows["x"].sum() + rng.normal(), draws=1, jobs=1)
+    assert len(np.unique(drawn.q)) == 50
+    assert abs(drawn.q.mean() - 31.0) < 1.0
+    np.testing.assert_allclose(drawn.without("a") - drawn.q, -9.0)  # the noise is the same without somebody
     rows = pd.DataFrame({"who": ["a", None, "b"], "x": [1.0, 2.0, 4.0]})
     for unidentified, with_everyone in (("keep", 7.0), ("drop", 5.0)):
         data = repeats(rows, individual="who", count=2, unidentified=unidentified)
         found = collect(data, lambda rows: float(rows["x"].sum()), jobs=1)
         assert found.q.tolist() == [with_everyone] * 2
         assert found.without("a").tolist() == [with_everyone - 1.0] * 2
+
+
+@pytest.mark.parametrize("count", [0, -1, 2.5, True, "many"])
+def test_a_number_of_repeats_is_a_positive_integer(count: Any) -> None:
+    with pytest.raises(InputError, match="`count` must be a positive integer"):
+        repeats(ROWS, individual="who", count=count)
 
 
 def test_splits_keep_all_rows(engine: Engine) -> None:

@@ -1,10 +1,9 @@
-"""Spark with drivers in processes of their own, which are killed, interrupted, or ask a server of Spark Connect."""
+"""Spark with drivers of their own: on a cluster of two executors, interrupted, and on a server of Spark Connect."""
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -19,11 +18,11 @@ import psutil
 import pytest
 
 import empriv
-from empriv.collecting import SparkEngine, collect, databases
-from empriv.scale import cluster
-from spark_sessions import EPSILONS, JAVA, QUIET, SOURCES, SPARK, TESTS, in_chunks, leftovers, rows
+from empriv.collecting import databases
+from spark_sessions import EPSILONS, JAVA, QUIET, SOURCES, SPARK, TESTS, rows
 
 pytestmark = [JAVA, SPARK, QUIET]
+GRID = np.array(EPSILONS)
 SECONDS = 600.0  # a machine may be busy; it takes a tenth of that on one that is not
 
 
@@ -72,76 +71,42 @@ def last_line(process: subprocess.Popen[str]) -> Any:
     return json.loads(said.strip().splitlines()[-1])
 
 
-def test_a_second_driver_goes_on_from_what_a_killed_one_saved(
-    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def data(tmp_path: Path) -> empriv.Databases:
+    rows(1_500).to_parquet(tmp_path / "rows.parquet")
+    return databases(str(tmp_path / "rows.parquet"), database="day", individual="who")
+
+
+def test_an_executor_killed_in_mid_job_changes_nothing_and_an_interrupted_driver_leaves_nothing(
+    tmp_path: Path, data: empriv.Databases
 ) -> None:
-    rows().to_parquet(tmp_path / "rows.parquet")
-    for _ in range(3):  # on a busy machine a driver may be finished before it is killed
-        with driver("chunks", tmp_path) as process:
-            wait_until(lambda: list(tmp_path.glob("saved/*/done/_SUCCESS")), process)
-            os.killpg(process.pid, signal.SIGKILL)
-            assert process.stdout is not None
-            finished = process.stdout.read()
-        if not finished:
-            break
-        shutil.rmtree(tmp_path / "saved")
-    assert finished == "", "it was finished before it was killed"
-    collections: list[str] = []
-    collected = cluster._collected
-
-    def counted(*arguments: Any) -> Any:
-        collections.append("again")
-        return collected(*arguments)
-
-    monkeypatch.setattr(cluster, "_collected", counted)
-    data = databases(str(tmp_path / "rows.parquet"), database="day", individual="who")
-    options: dict[str, Any] = {"epsilon": EPSILONS, "engine": SparkEngine(spark), "checkpoint": tmp_path / "saved"}
-    found = in_chunks(data, "sum(x)", **options)
-    assert collections == []
-    grid = np.array(EPSILONS)
-    whole = empriv.audit(data, "sum(x)", epsilon=EPSILONS)
-    np.testing.assert_allclose(found.delta(grid), whole.delta(grid), atol=1e-9)
-    # Rows that are not the same any more are collected again, though file and query are called the same.
-    rows().assign(x=lambda frame: frame["x"] + (frame["who"] == 3)).to_parquet(tmp_path / "rows.parquet")
-    other = in_chunks(data, "sum(x)", **options)
-    assert collections == ["again"]
-    whole = empriv.audit(data, "sum(x)", epsilon=EPSILONS)
-    np.testing.assert_allclose(other.delta(grid), whole.delta(grid), atol=1e-9)
-    # And so are results that were not saved to the end.
-    for file in tmp_path.glob("saved/*/done/*"):
-        file.unlink()
-    other = in_chunks(data, "sum(x)", **options)
-    assert collections == ["again", "again"]
-    assert leftovers(spark) == []
-
-
-def test_an_interrupted_driver_leaves_nothing_behind(tmp_path: Path) -> None:
-    with driver("slow", tmp_path) as process:
+    with driver("cluster", tmp_path) as process:
         wait_until(lambda: list(tmp_path.glob("running-*")), process)
         assert len(of_session(process.pid)) > 2
         process.send_signal(signal.SIGINT)
-        assert last_line(process) == {"interrupted": True, "left": []}
+        said = last_line(process)
         until = time.monotonic() + 30
         while of_session(process.pid) and time.monotonic() < until:
             time.sleep(0.1)
         assert of_session(process.pid) == []
+    assert len(said["killed"]) == 1, "no executor was killed"
+    np.testing.assert_allclose(said["delta"], empriv.audit(data, "sum(x)", epsilon=EPSILONS).delta(GRID), atol=1e-9)
+    assert said["left after that"] == said["left"] == []
+    assert said["interrupted"]
     assert [path for path in (tmp_path / "local").rglob("*") if path.is_file()] == []
     assert not [path for path in tmp_path.rglob("*") if "empriv" in path.name]
 
 
-def test_spark_connect_gives_the_answers_of_duckdb(tmp_path: Path) -> None:
-    rows().to_parquet(tmp_path / "rows.parquet")
+def test_spark_connect_gives_the_answers_of_duckdb(tmp_path: Path, data: empriv.Databases) -> None:
     with driver("connect", tmp_path) as process:
         said = last_line(process)
     assert said["kind"].startswith("pyspark.sql.connect")
-    data = databases(str(tmp_path / "rows.parquet"), database="day", individual="who")
     audit = empriv.audit(data, "sum(x)", epsilon=EPSILONS)
-    grid = np.array(EPSILONS)
-    np.testing.assert_allclose(said["delta"], audit.delta(grid), atol=1e-9)
-    np.testing.assert_allclose(said["upper"], audit.bounds(grid).upper, atol=1e-9)
-    np.testing.assert_allclose(said["called"], collect(data, "sum(x)").entry_q)
-    np.testing.assert_array_equal(said["few"], collect(data, "sum(x)").entry_q)
+    np.testing.assert_allclose(said["delta"], audit.delta(GRID), atol=1e-9)
+    np.testing.assert_allclose(said["upper"], audit.bounds(GRID).upper, atol=1e-9)
+    np.testing.assert_allclose(said["called"], audit.results.entry_q)
+    np.testing.assert_array_equal(said["few"], audit.results.entry_q)
     assert said["left"] == []
     # What is kept is freed while the views that it reads are there, or it cannot be.
     assert "TABLE_OR_VIEW_NOT_FOUND" not in (tmp_path / "log").read_text()
-    assert not np.allclose(said["delta"], empriv.audit(data, "sum(x + k)", epsilon=EPSILONS).delta(grid), atol=1e-9)
+    assert not np.allclose(said["delta"], empriv.audit(data, "sum(x + k)", epsilon=EPSILONS).delta(GRID), atol=1e-9)

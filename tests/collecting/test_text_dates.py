@@ -56,21 +56,15 @@ def test_the_hint_settles_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert collected(hint.replace("%d/%m", "%m/%d")) == ["2026-03-01", "2026-04-01"]
 
 
-def test_json_is_looked_at_too(tmp_path: Path) -> None:
+def test_json_and_joined_tables_are_checked_too(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text("".join(f'{{"day": "0{k}-01-2026", "who": {k % 2}, "x": {k}}}\n' for k in range(1, 9)))
     with pytest.raises(SourceError, match="Dates must tell the day from the month"):
         collected(path)
-
-
-def test_a_joined_table_is_looked_at_too(tmp_path: Path) -> None:
-    write(tmp_path / "a.csv", ["2026-01-03", "2026-01-04"])
-    write(tmp_path / "b.csv", ["03/01/2026", "04/01/2026"])
-    data = empriv.databases(
-        str(tmp_path / "a.csv"), database="day", individual="who", tables={"b": str(tmp_path / "b.csv")}
-    )
+    settled = str(write(tmp_path / "a.csv", ["2026-01-03", "2026-01-04"]))
+    tables = {"b": str(write(tmp_path / "b.csv", ["03/01/2026", "04/01/2026"]))}
     with pytest.raises(SourceError, match=r"'day' of 'b.csv'"):
-        empriv.collect(data, "sum(x)")
+        empriv.collect(empriv.databases(settled, database="day", individual="who", tables=tables), "sum(x)")
 
 
 def test_labels_of_text_that_fit_both_orders_are_asked_about() -> None:

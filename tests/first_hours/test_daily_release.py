@@ -142,7 +142,7 @@ def test_an_audited_day_is_checked_too(audited: Path, tmp_path: Path) -> None:
     label = audit.results.databases[3]
     answer = float(audit.results.q[3])
     assert audit.release(answer, noise=noise, ledger=ledger, database=label).entry.id
-    from empriv.auditing.composing import _check_day
+    from empriv.auditing.releasing import _check_day
 
     entry_q = audit.results.entry_q.copy()
     here = np.flatnonzero(audit.results.entry_database == 3)[0]

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import empriv
-from empriv.auditing.composing import releases_fitting
+from empriv.auditing.releasing import releases_fitting
 from empriv.cli.ledger import left_words
 from empriv.report.charts.publications_chart import publications_chart
 from empriv.report.gather import gather

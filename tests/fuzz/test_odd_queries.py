@@ -20,7 +20,7 @@ import pytest
 from test_leave_one_out import Queries
 
 import empriv
-from empriv.collecting.deletion import _agree, _sizes, _told, check_databases
+from empriv.collecting.deletion import _agree, _by_group, _sizes, check_databases
 from empriv.collecting.engines.duckdb import DuckDBEngine
 from empriv.collecting.engines.duckdb.session import DuckDBSession
 from empriv.collecting.engines.engine import BeyondLimits
@@ -187,15 +187,15 @@ def tells(one: Results, other: Results) -> bool:
     for j in range(3):
         answers = []
         for results in (one, other):
-            told = {} if j == DAY else {-1: _told(results, results.q[j], results.outcomes[j], {})}
+            told = {} if j == DAY else {-1: _by_group(results, results.q[j], results.outcomes[j], {})}
             for i, who in enumerate(results.individuals.tolist()):
                 entries = np.arange(results.starts[i], results.starts[i + 1])
                 for entry in entries[results.entry_database[entries] == j]:
                     if j != DAY or who == TARGET:
-                        told[who] = _told(results, results.entry_q[entry], results.entry_outcomes[entry], {})
+                        told[who] = _by_group(results, results.entry_q[entry], results.entry_outcomes[entry], {})
             # Who has no row that is read changes nothing: the answer without them is that with everyone.
             for who in (TARGET,):
-                told.setdefault(who, _told(results, results.q[j], results.outcomes[j], {}))
+                told.setdefault(who, _by_group(results, results.q[j], results.outcomes[j], {}))
             answers.append(told)
         pairs += [(answers[0][who], answers[1][who]) for who in answers[0].keys() & answers[1].keys()]
     sizes = _sizes([told for pair in pairs for told in pair])
@@ -226,7 +226,7 @@ class Pair:
         chance = np.random.default_rng()
         try:
             for session, data, results in zip(self.sessions, self.data, found, strict=True):
-                with self.engine.apart(session, data, range(3)) as apart:
+                with self.engine.isolated(session, data, range(3)) as apart:
                     check_databases(apart, query, results, range(3), chance=chance)
         except EmprivError:
             return "stopped by deletion"

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from empriv.judge import noisy_laws
+from empriv import Kde
+from empriv.judge import gate, noisy_laws
 from empriv.judge.noise_kernels import NoiseKernel, alone, classical
-from empriv.measuring.line.atoms import spreads
+from empriv.measuring.densities.selection import GRID, laplace_bandwidths, spreads
+from empriv.measuring.line import laplace
 
 EPSILONS = np.array([0.0, 0.1, 1.0])
 KERNELS = [
@@ -36,12 +38,11 @@ def people(n, rows=4, seed=0, draws=1):
 
 def in_numpy(monkeypatch, work):
     with monkeypatch.context() as patch:
-        for name in ("compiled", "compiled_bandwidths", "compiled_ends", "compiled_rayleigh"):
-            patch.setattr(noisy_laws, name, None)
+        patch.setattr(laplace, "COMPILED", None)
         return work()
 
 
-needs_compiled = pytest.mark.skipif(noisy_laws.compiled is None, reason="built without a compiler")
+needs_compiled = pytest.mark.skipif(laplace.COMPILED is None, reason="built without a compiler")
 
 
 @needs_compiled
@@ -58,40 +59,37 @@ def test_compiled_is_numpy(kernel, n, draws, monkeypatch):
             noisy_laws.values(q, b, kernel, EPSILONS, draws=draws, weights=fold),
             noisy_laws.extrapolated(q, b, np.array([0.1, 0.2, 0.3, 0.4]), EPSILONS, draws=draws),
             noisy_laws.ends(q, b, EPSILONS, draws=draws),
-            noisy_laws.rayleigh(q, 1.0, 0.07, 100),
+            gate.rayleigh(q, 1.0, 0.07, 100),
         )
 
     for one, other in zip(work(), in_numpy(monkeypatch, work), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-9)
 
 
-@needs_compiled
-def test_bandwidths_are_those_of_the_rule(monkeypatch):
+def test_bandwidths_of_many_rows_are_those_of_the_rule():
     rng = np.random.default_rng(2)
-    x = rng.normal(size=(5, 90))
-    x[1], x[2], x[3, :50] = np.round(x[1], 1), 3.0, 1.0
-    x[4] = rng.exponential(size=90) ** 3
-    np.testing.assert_allclose(
-        noisy_laws.bandwidths(x), in_numpy(monkeypatch, lambda: noisy_laws.bandwidths(x)), rtol=1e-9
-    )
+    x = rng.normal(size=(40, 90))
+    x[1], x[2], x[3, :50], x[4] = np.round(x[1], 1), 3.0, 1.0, rng.exponential(size=90) ** 3
+    chosen, likeliest = laplace_bandwidths(x)
+    assert chosen[2] == likeliest[2] == 0
+    for k in [k for k in range(40) if k != 2]:
+        rule = Kde("laplace").fit(x[k], np.arange(90))
+        np.testing.assert_allclose([chosen[k], likeliest[k]], [rule.bandwidth, rule.likeliest], rtol=1e-12)
 
 
 def test_likeliest_bandwidths_have_the_largest_likelihood_of_results_left_out():
     rng = np.random.default_rng(3)
-    x = rng.normal(size=(12, 90))
-    x[1], x[2], x[3, :50], x[4] = np.round(x[1], 1), 3.0, 1.0, rng.exponential(size=90) ** 3
-    found = noisy_laws.likeliest_bandwidths(x)
-    assert found[2] == 0
-    for row, h, widest in zip(x, found, noisy_laws._widest(90) * spreads(x), strict=True):
+    x = rng.normal(size=(5, 90))
+    x[1], x[3, :50], x[4] = np.round(x[1], 1), 1.0, rng.exponential(size=90) ** 3
+    for row, h, spread in zip(x, laplace_bandwidths(x)[1], spreads(x), strict=True):
         apart = np.abs(row[:, None] - row)
         apart[apart == 0] = np.inf  # itself, and its equals
 
         def likelihood(width, apart=apart):
             return np.log(np.maximum(np.exp(-apart / width).sum(axis=1), 1e-300)).sum() - 90 * np.log(width)
 
-        if widest > 0:
-            assert h == pytest.approx(max(widest * noisy_laws._GRID, key=likelihood), rel=1e-9)
-    np.testing.assert_allclose(found, [noisy_laws.likeliest_bandwidths(row[None])[0] for row in x], rtol=1e-12)
+        grid = 0.74 * 1.06 * spread * 90**-0.2 * np.geomspace(0.02, 1.0, GRID)
+        assert h == pytest.approx(max(grid, key=likelihood), rel=1e-9)
 
 
 def density(kernel, x, points):

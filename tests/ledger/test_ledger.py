@@ -7,6 +7,7 @@ import os
 import sqlite3
 import stat
 import threading
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -240,6 +241,9 @@ class TestOverlap:
         assert "2031" not in str(caught.value)
 
 
+ONE, RISK = {"epsilon": 0.1, "delta": 0.01}, {"epsilon": 0.1, "total_risk": 0.05}
+
+
 class TestPolicy:
     def limited(self, tmp_path: Path, **limits: Any) -> Ledger:
         return Ledger(tmp_path / "limited.ledger", policy=Policy(**limits))
@@ -260,38 +264,40 @@ class TestPolicy:
         assert len(ledger.entries()) == 2
 
     @pytest.mark.parametrize(
-        ("delta", "allowed"), [(0.01, True), (np.nextafter(0.01, 1), False), (np.nextafter(0.01, 0), True), (0.0, True)]
+        ("limits", "first", "release", "match"),
+        [
+            (ONE, False, {"achieved": Figures(0.1, 0.02)}, r"Nothing is released .* delta 0\.02 at epsilon"),
+            (ONE, False, {"achieved": Figures(0.2, 0.0)}, r"at epsilon 0\.2, above the limit 0\.1"),
+            (ONE, False, {"achieved": Figures(0.05, 0.01)}, None),
+            (ONE, True, {"joint": together(0.01, 2)}, None),
+            (ONE, True, {"joint": together(float(np.nextafter(0.01, 0)), 2)}, None),
+            (
+                ONE,
+                True,
+                {"joint": together(float(np.nextafter(0.01, 1)), 2)},
+                r"delta 0\.010{10,}\d+ .* limit 0\.01",
+            ),
+            (RISK, False, {"achieved": Figures(0.1, 0.0)}, "does not state its total_risk"),
+            (
+                RISK,
+                True,
+                {"joint": together(1.0, 2, total_risk=0.06)},
+                r"total_risk 0\.06 at epsilon 0\.1",
+            ),
+            (RISK, True, {"joint": together(1.0, 2, total_risk=0.05)}, None),
+        ],
     )
-    def test_delta_at_the_boundary(self, tmp_path: Path, delta: float, allowed: bool) -> None:
-        ledger = self.limited(tmp_path, epsilon=0.1, delta=0.01)
-        ledger.release(asked("q1"), lambda: 1.0)
-        release = asked("q2", joint=together(float(delta), 2))
-        if allowed:
-            assert ledger.release(release, lambda: 2.0).answer == 2.0
+    def test_figures_at_the_limits(
+        self, tmp_path: Path, limits: dict[str, float], first: bool, release: dict[str, Any], match: str | None
+    ) -> None:
+        ledger = self.limited(tmp_path, **limits)
+        if first:
+            ledger.release(asked("q1"), lambda: 1.0)
+        if match is None:
+            assert ledger.release(asked("q2", **release), lambda: 2.0).answer == 2.0
             return
-        with pytest.raises(RefusalError, match=r"would make delta 0\.01000000000000000\d+ .* above the limit 0\.01"):
-            ledger.release(release, forbidden)
-
-    def test_the_first_release_counts_by_itself(self, tmp_path: Path) -> None:
-        ledger = self.limited(tmp_path, epsilon=0.1, delta=0.01)
-        with pytest.raises(RefusalError, match=r"Nothing is released .* would make delta 0\.02 at epsilon 0\.1"):
-            ledger.release(asked(achieved=Figures(0.1, 0.02)), forbidden)
-        ledger.release(asked(), lambda: 1.0)
-
-    def test_figures_must_be_at_the_policys_epsilon_or_below(self, tmp_path: Path) -> None:
-        ledger = self.limited(tmp_path, epsilon=0.1, delta=0.01)
-        with pytest.raises(RefusalError, match=r"at epsilon 0\.2, above the limit 0\.1"):
-            ledger.release(asked(achieved=Figures(0.2, 0.0)), forbidden)
-        ledger.release(asked(achieved=Figures(0.05, 0.01)), lambda: 1.0)
-
-    def test_total_risk(self, tmp_path: Path) -> None:
-        ledger = self.limited(tmp_path, epsilon=0.1, total_risk=0.05)
-        with pytest.raises(RefusalError, match="does not state its total_risk"):
-            ledger.release(asked(achieved=Figures(0.1, 0.0)), forbidden)
-        ledger.release(asked("q1"), lambda: 1.0)
-        with pytest.raises(RefusalError, match=r"total_risk 0\.06 at epsilon 0\.1, above the limit 0\.05"):
-            ledger.release(asked("q2", joint=together(1.0, 2, total_risk=0.06)), forbidden)
-        ledger.release(asked("q2", joint=together(1.0, 2, total_risk=0.05)), lambda: 1.0)
+        with pytest.raises(RefusalError, match=match):
+            ledger.release(asked("q2", **release), forbidden)
 
     def test_number_of_releases(self, tmp_path: Path) -> None:
         ledger = self.limited(tmp_path, queries=2)
@@ -373,14 +379,20 @@ class TestResults:
 
 
 class TestPaths:
-    def test_a_missing_ledger_is_made_only_if_that_is_meant(self, tmp_path: Path) -> None:
+    def test_what_is_no_ledger(self, tmp_path: Path) -> None:
+        os.mkfifo(tmp_path / "pipe")
+        (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+        before = sorted(tmp_path.iterdir())
+        for name, match in (
+            (".", "which is no file"), ("pipe", "which is no file"), ("link", "which does not exist"),
+            ("none/a.ledger", "must be in a directory that exists"),
+            ("x" * 300, "can be reached|cannot be created"), ("nul\x00byte", "can be reached|cannot be created"),
+        ):  # fmt: skip
+            with pytest.raises(LedgerError, match=match):
+                Ledger(tmp_path / name)
         with pytest.raises(LedgerError, match="'none', which does not exist"):
             Ledger(tmp_path / "none", create=False)
-        assert not list(tmp_path.iterdir())
-
-    def test_a_missing_directory(self, tmp_path: Path) -> None:
-        with pytest.raises(LedgerError, match="must be in a directory that exists"):
-            Ledger(tmp_path / "none" / "a.ledger")
+        assert sorted(tmp_path.iterdir()) == before
 
     @pytest.mark.parametrize("content", [b"", b"day,client,amount\n1,2,3\n" * 400, b"SQLite format 3\x00"])
     def test_a_file_of_another_kind_is_refused_and_left_alone(self, tmp_path: Path, content: bytes) -> None:
@@ -389,27 +401,17 @@ class TestPaths:
         with pytest.raises(LedgerError, match="must be a ledger, got a file of another kind"):
             Ledger(path)
         assert path.read_bytes() == content
-
-    def test_another_sqlite_database(self, tmp_path: Path) -> None:
-        path = tmp_path / "other"
-        connection = sqlite3.connect(path)
-        connection.execute("CREATE TABLE entries (id)")
-        connection.close()
+        path.unlink()
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("CREATE TABLE entries (id)")
         with pytest.raises(LedgerError, match="must be a ledger, got a file of another kind"):
             Ledger(path)
 
     def test_another_version(self, ledger: Ledger) -> None:
-        connection = sqlite3.connect(ledger.path)
-        connection.execute("PRAGMA user_version = 2")
-        connection.close()
+        with closing(sqlite3.connect(ledger.path)) as connection:
+            connection.execute("PRAGMA user_version = 2")
         with pytest.raises(LedgerError, match="has format version 2; this empriv reads 4"):
             Ledger(ledger.path)
-
-    def test_a_directory_or_a_pipe_is_no_ledger(self, tmp_path: Path) -> None:
-        os.mkfifo(tmp_path / "pipe")
-        for path in (tmp_path, tmp_path / "pipe"):
-            with pytest.raises(LedgerError, match="which is no file"):
-                Ledger(path)
 
     def test_a_journal_without_its_ledger(self, ledger: Ledger) -> None:
         ledger.path.with_name(ledger.path.name + "-journal").write_bytes(b"left over")
@@ -421,16 +423,6 @@ class TestPaths:
     def test_names_are_taken_as_they_are(self, tmp_path: Path, name: str) -> None:
         Ledger(tmp_path / name).release(asked(), lambda: 1.0)
         assert [file.name for file in tmp_path.iterdir()] == [name]
-
-    @pytest.mark.parametrize("name", ["x" * 300, "nul\x00byte"])
-    def test_impossible_names(self, tmp_path: Path, name: str) -> None:
-        with pytest.raises(LedgerError, match=r"can be reached|cannot be created"):
-            Ledger(tmp_path / name)
-
-    def test_a_dangling_link(self, tmp_path: Path) -> None:
-        (tmp_path / "link").symlink_to(tmp_path / "nowhere")
-        with pytest.raises(LedgerError, match="which does not exist"):
-            Ledger(tmp_path / "link")
 
     def test_a_full_database(self, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
         """As SQLite reports a disk without room."""
@@ -485,25 +477,21 @@ def test_head_as_text() -> None:
             Head.parse(bad)
 
 
-@pytest.mark.parametrize(
-    ("changed", "match"),
-    [
+def test_what_cannot_be_asked() -> None:
+    for changed, match in (
         ({"query": "  "}, "`query` must be the text"),
         ({"law": {"scale": float("nan")}}, "`law` must be fit for JSON"),
         ({"law": {"scale": object()}}, "`law` must be fit for JSON"),
         ({"law": 3}, "`law` must be fit for JSON"),
-    ],
-)
-def test_releases_that_cannot_be(changed: dict[str, Any], match: str) -> None:
-    with pytest.raises(InputError, match=match):
-        asked(**changed)
-
-
-def test_no_databases_are_no_identity() -> None:
-    with pytest.raises(InputError, match="must name at least one database"):
-        identity_of([])
-    with pytest.raises(InputError, match="must be labels of databases, got str"):
-        identity_of("2026-01-01")
+    ):
+        with pytest.raises(InputError, match=match):
+            asked(**changed)
+    for labels, match in (([], "must name at least one database"), ("2026-01-01", "must be labels of databases, got")):
+        with pytest.raises(InputError, match=match):
+            identity_of(labels)
+    for field in ({"outcome": "maybe"}, {"checker": " "}, {"role": "x" * 101}, {"reason": ""}, {"time": "yesterday"}):
+        with pytest.raises(InputError, match=f"`{next(iter(field))}` must be"):
+            replace(APPROVAL, **field)
 
 
 STEPS = st.lists(
@@ -568,11 +556,3 @@ def test_what_a_checker_refused_is_not_released(ledger: Ledger) -> None:
     with pytest.raises(RefusalError, match="A checker refused this release"):
         ledger.release(asked(review=replace(APPROVAL, outcome="refused")), forbidden)
     assert len(ledger.entries()) == 1
-
-
-@pytest.mark.parametrize(
-    "changed", [{"outcome": "maybe"}, {"checker": " "}, {"role": "x" * 101}, {"reason": ""}, {"time": "yesterday"}]
-)
-def test_a_review_says_who_and_why(changed: dict[str, str]) -> None:
-    with pytest.raises(InputError, match=f"`{next(iter(changed))}` must be"):
-        replace(APPROVAL, **changed)

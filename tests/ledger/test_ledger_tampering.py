@@ -56,7 +56,6 @@ MOVE = (
     ("statements", "fault"),
     [
         (["UPDATE entries SET body = replace(body, '\"q1\"', '\"q9\"') WHERE id = 3"], "Entry 3 was changed"),
-        (["UPDATE entries SET body = x'ff00' WHERE id = 3"], "Entry 3 was changed"),
         (["UPDATE entries SET body = CAST(x'ff00' AS TEXT) WHERE id = 3"], "Entry 3 was changed"),
         (["UPDATE entries SET hash = printf('%064d', 7) WHERE id = 3"], "Entry 3 was changed"),
         (["UPDATE entries SET body = replace(body, '\"queries\":3', '\"queries\":9') WHERE id = 1"], "Entry 1 was"),
@@ -68,8 +67,6 @@ MOVE = (
         (["DELETE FROM head"], "The record of the last entry is missing"),
         (["UPDATE head SET count = 4"], "The last entry is not the one that the ledger ended with"),
         (["UPDATE secret SET content = zeroblob(32)"], "The key of the digests is not the one"),
-        (["DELETE FROM secret"], "The key of the digests is not the one"),
-        (["UPDATE identities SET labels = zeroblob(32)"], "What entry 2 says of its databases is missing or was"),
         (["UPDATE identities SET labels = 'text'"], "What entry 2 says of its databases is missing or was"),
         (["DELETE FROM identities"], "What entry 2 says of its databases is missing or was"),
     ],
@@ -90,15 +87,12 @@ def test_is_shown_and_stops_the_ledger(ledger: Ledger, statements: list[str], fa
     "statement", ["UPDATE results SET content = x'00'", "DELETE FROM results", "INSERT INTO results VALUES (2, x'00')"]
 )
 def test_results_that_were_changed(ledger: Ledger, statement: str) -> None:
+    entry = ledger.released(days())[1]
     tamper(ledger, statement)
     assert "The results of entry" in ledger.verify().faults[0]
-
-
-def test_results_are_not_loaded_once_changed(ledger: Ledger) -> None:
-    entry = ledger.released(days())[1]
-    tamper(ledger, "UPDATE results SET content = x'00'")
-    with pytest.raises(LedgerError, match="The results of entry 3 are missing or were changed"):
-        ledger.results_of(entry)
+    if "INSERT" not in statement:
+        with pytest.raises(LedgerError, match="The results of entry 3 are missing or were changed"):
+            ledger.results_of(entry)
 
 
 @pytest.mark.parametrize(
@@ -117,20 +111,16 @@ def test_a_changed_schema(ledger: Ledger, statements: tuple[str, ...], fault: st
         ledger.release(asked("new"), lambda: 1.0)
 
 
-def test_foreign_triggers_and_views(ledger: Ledger) -> None:
+def test_sqlite_itself_refuses_changes(ledger: Ledger) -> None:
+    columns = {"entries": "body", "identities": "labels", "head": "hash", "results": "content", "secret": "content"}
     with closing(sqlite3.connect(ledger.path, isolation_level=None)) as connection:
+        for table, column in columns.items():
+            for statement in (f"DELETE FROM {table}", f"UPDATE {table} SET {column} = x'00'"):
+                with pytest.raises(sqlite3.IntegrityError, match="append only"):
+                    connection.execute(statement)
+        assert ledger.verify().intact
         connection.execute("CREATE TRIGGER forget AFTER INSERT ON entries BEGIN SELECT 1; END")
     assert ledger.verify().faults == ("There are tables or triggers that empriv did not make.",)
-
-
-@pytest.mark.parametrize("table", ["entries", "identities", "results", "secret", "head"])
-def test_sqlite_itself_refuses_changes(ledger: Ledger, table: str) -> None:
-    with closing(sqlite3.connect(ledger.path, isolation_level=None)) as connection:
-        column = {"entries": "body", "identities": "labels", "head": "hash"}.get(table, "content")
-        for statement in (f"DELETE FROM {table}", f"UPDATE {table} SET {column} = x'00'"):
-            with pytest.raises(sqlite3.IntegrityError, match="append only"):
-                connection.execute(statement)
-    assert ledger.verify().intact
 
 
 def rewrite(path: Path, change: Callable[[list[dict[str, object]]], list[dict[str, object]]]) -> None:

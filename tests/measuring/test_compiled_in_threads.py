@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from empriv.judge import noisy_laws
+from empriv.judge import gate, noisy_laws
 from empriv.judge.noise_kernels import NoiseKernel
 from empriv.measuring.line import laplace
 
@@ -23,17 +23,11 @@ E = np.exp([0.1, 1.0])
 LAPLACE = NoiseKernel("laplace", 1.0)
 
 
-def sticks() -> object:
-    assert laplace.compiled_sticks is not None
-    return laplace.compiled_sticks(X, ATOMS, E)
-
-
 CALLS: dict[str, Callable[[], object]] = {
-    "empriv_laplace_sticks": sticks,
-    "empriv_mixtures": lambda: noisy_laws.values(X, WITHOUT, LAPLACE, np.array([0.1, 1.0])),
-    "empriv_bandwidths": lambda: noisy_laws.bandwidths(WITHOUT),
+    "empriv_sticks": lambda: laplace.LaplaceBlock(X, ATOMS, 1.0).sticks(E),
+    "empriv_values": lambda: noisy_laws.values(X, WITHOUT, LAPLACE, np.array([0.1, 1.0])),
     "empriv_ends": lambda: noisy_laws.ends(X, WITHOUT, np.array([0.1, 1.0])),
-    "empriv_rayleigh": lambda: noisy_laws.rayleigh(X, 0.1, 0.1, 50),
+    "empriv_rayleigh": lambda: gate.rayleigh(X, 0.1, 0.1, 50),
 }
 
 

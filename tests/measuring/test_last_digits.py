@@ -11,7 +11,6 @@ import empriv
 from empriv.measuring.densities.density import Density
 from empriv.measuring.densities.selection import spread
 from empriv.measuring.line.atoms import Pairs, spread_ratios
-from empriv.measuring.line.blocks import largest_shifts
 from empriv.measuring.line.last_digits import (
     candidate_steps,
     classes,
@@ -20,7 +19,7 @@ from empriv.measuring.line.last_digits import (
     strengths,
     strengths_without,
 )
-from empriv.measuring.line.risk import Risk, measure_line, pairs_of
+from empriv.measuring.line.risk import Risk, largest_shifts, measure_line, pairs_of
 from empriv.results import FloatArray, Results
 
 ALPHA = 0.005

@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 
 import empriv
-from empriv.measuring.densities.selection import Score, spread
+from empriv.measuring.densities.selection import Score, spread, spreads
 from empriv.measuring.line import laplace
-from empriv.measuring.line.atoms import spreads
-from empriv.measuring.line.blocks import Block
-from empriv.measuring.line.risk import Risk
+from empriv.measuring.line.risk import Block, Risk
 from empriv.results import FloatArray, IntArray
 from empriv.validate.checks import leaks
 
@@ -207,7 +205,7 @@ def test_a_density_of_ones_own_needs_two_small_classes() -> None:
 
 
 @pytest.mark.skipif(
-    laplace.compiled_sticks is None, reason="empriv was built without a C compiler: install one, and empriv anew"
+    laplace.COMPILED is None, reason="empriv was built without a C compiler: install one, and empriv anew"
 )
 @pytest.mark.parametrize("seed", range(4))
 def test_the_compiled_path_agrees_with_numpy(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,7 +214,7 @@ def test_the_compiled_path_agrees_with_numpy(seed: int, monkeypatch: pytest.Monk
     density = empriv.Kde("laplace", 0.4)
     fast = empriv.measure(points, without, density=density)
     found, inverse = fast.delta_i(epsilons), fast.epsilon_i(0.01)
-    monkeypatch.setattr(laplace, "compiled_sticks", None)
+    monkeypatch.setattr(laplace, "COMPILED", None)
     slow = empriv.measure(points, without, density=density)
     np.testing.assert_allclose(found, slow.delta_i(epsilons), atol=1e-13)
     np.testing.assert_allclose(inverse, slow.epsilon_i(0.01), rtol=1e-12)
@@ -224,7 +222,7 @@ def test_the_compiled_path_agrees_with_numpy(seed: int, monkeypatch: pytest.Monk
 
 
 @pytest.mark.skipif(
-    laplace.compiled_sticks is None, reason="empriv was built without a C compiler: install one, and empriv anew"
+    laplace.COMPILED is None, reason="empriv was built without a C compiler: install one, and empriv anew"
 )
 @pytest.mark.parametrize("seed", range(3))
 def test_the_compiled_path_beside_atoms_agrees_with_numpy(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,7 +238,7 @@ def test_the_compiled_path_beside_atoms_agrees_with_numpy(seed: int, monkeypatch
         return Block(laplace.LaplaceBlock(points, without, 0.4), *masses, slack=laplace.slack(points)).curves(epsilons)
 
     fast = curves()
-    monkeypatch.setattr(laplace, "compiled_sticks", None)
+    monkeypatch.setattr(laplace, "COMPILED", None)
     slow = curves()
     np.testing.assert_allclose(fast, slow, atol=1e-13)
     assert np.array_equal(fast == 0, slow == 0)
@@ -280,9 +278,21 @@ def test_an_exact_leak_stays_at_infinity() -> None:
 
 
 def test_beyond_the_last_knot_the_ratio_stays_what_it_was() -> None:
-    ratio, absent = np.array([[5.0, 2.0], [3.0, 7.0], [4.0, 8.0]]), np.array([[1, 0], [1, 1], [0, 1]], bool)
-    laplace.carry_forward(ratio, absent)
-    assert ratio.tolist() == [[1.0, 2.0], [1.0, 2.0], [4.0, 2.0]]
+    atom = np.inf
+    ratio = laplace.knots_of(np.array([0.0, atom]), np.array([[1.0, 9.0], [atom, atom]]), np.ones(2)).ratio
+    assert ratio[2, 0] != ratio[1, 0]
+    assert ratio[3, 0] == ratio[2, 0]
+    assert np.isinf(ratio[:, 1]).all()
+    assert (laplace.knots_of(np.array([atom]), np.array([[atom]]), np.ones(1)).ratio == 1.0).all()
+
+
+def test_the_ratio_keeps_its_digits_where_many_are_tied() -> None:
+    """One density is e^-24 of the other where three results with everyone are tied: none of it may cancel."""
+    points, without = np.array([1.0, 1.0, 1.0, 3.0]), np.array([[3.4, 3.4, 3.4, 3.0]])
+    low, high = laplace.LaplaceBlock(points, without, 0.1).log_range()
+    weights = np.exp(-np.abs(points - 1.0) / 0.1), np.exp(-np.abs(without[0] - 1.0) / 0.1)
+    assert high[0] == pytest.approx(np.log(weights[0].sum() / weights[1].sum()), rel=1e-14)
+    assert low[0] < 0
 
 
 @pytest.mark.parametrize("outermost", [0.0, 1.0])

@@ -18,7 +18,7 @@ from empriv.errors import CertificateError, InputError
 from empriv.judge.cover import dither
 from empriv.judge.noise_kernels import alone
 from empriv.judge.noise_kernels import classical as classical_kernel
-from empriv.noise.design import METHODS, classical_noise, design_noise, least_noise
+from empriv.noise.design import classical_noise, design_noise, least_noise
 from empriv.noise.judging import JudgedAnswer, by_noise_alone, kernel_of
 from empriv.noise.law import Law
 from empriv.noise.noise import Noise
@@ -260,13 +260,12 @@ def test_without_a_granularity_one_is_suggested_and_nothing_released() -> None:
         ({"presence": "never"}, "presence"),
         ({"granularity": 0.3000000000001}, "granularity"),
         ({"bound": -1.0}, "bound"),
-        ({"times": 2, "bound": 5.0}, "times"),
+        ({"times": 0}, "`times` must be a whole number"),
+        ({"times": 2, "bound": 5.0}, "the method 'least' alone"),
+        ({"times": 12, "method": "paper"}, "the method 'least' alone"),
+        ({"times": 12, "delta": 0.0}, "`times` must go with a delta above 0"),
     ],
 )
 def test_wrong_arguments_are_refused(wrong: dict[str, Any], match: str) -> None:
     with pytest.raises(InputError, match=match):
         design_noise(risk_of(normal, 3), **{"epsilon": 0.5, "delta": 0.05, **wrong})
-
-
-def test_methods_are_listed_once() -> None:
-    assert METHODS == ("least", "paper", "classical", "as-it-is")

@@ -33,7 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def crowded(folder: Path, spark: Any) -> Iterator[Any]:
     """A session in which there is more than a query may see: a table, a view, files and functions of somebody's."""
     session = spark.newSession()
-    frame = session.createDataFrame(rows(600))
+    frame = session.createDataFrame(rows(90))
     frame.write.saveAsTable("people")
     frame.createOrReplaceTempView("secrets")
     frame.write.parquet(str(folder / "people.parquet"))
@@ -49,7 +49,7 @@ def crowded(folder: Path, spark: Any) -> Iterator[Any]:
 def opened(crowded: Any) -> Iterator[Any]:
     """``data``, and a table that is handed over."""
     shops = crowded.createDataFrame([(0, 2.0), (1, 3.0)], "k bigint, weight double")
-    data = databases(crowded.createDataFrame(rows(600)), database="day", individual="who", tables={"shops": shops})
+    data = databases(crowded.createDataFrame(rows(90)), database="day", individual="who", tables={"shops": shops})
     with SparkEngine(crowded).session(data) as session:
         yield session
 
@@ -85,7 +85,7 @@ def test_files_are_not_read(opened: Any, folder: Path) -> None:
 
 def test_a_name_of_with_is_known_in_its_own_part_only(opened: Any) -> None:
     query = "SELECT avg(x) + (WITH people AS (SELECT 1 AS x) SELECT sum(x) FROM people) FROM data"
-    assert answered(opened, query_of(query), show=False)[0].q.size == 35
+    assert answered(opened, query_of(query), show=False)[0].q.size == rows(90)["day"].nunique()
     refused_twice(opened, f"{query}, people", "people")
 
 
@@ -165,18 +165,16 @@ def test_what_runs_on_the_driver_is_admitted_there_too(opened: Any, folder: Path
 @pytest.mark.parametrize(
     "query",
     [
-        "SELECT avg(d.x * s.weight) FROM data AS d JOIN shops AS s ON d.k = s.k",
-        "WITH few AS (SELECT * FROM data WHERE k < 5), n AS (SELECT 0 AS z) SELECT sum(x) + (SELECT z FROM n) FROM few",
-        "SELECT sum(x) FROM data AS d WHERE x > (SELECT avg(x) FROM data AS e WHERE e.k = d.k)",
+        "WITH few AS (SELECT * FROM data WHERE k < 5), n AS (SELECT 0 AS z) SELECT sum(x * s.weight) "
+        "+ (SELECT z FROM n) + length('it''s \\ a `text` -- reflect(1) /* rand() */') "
+        "FROM few AS d JOIN shops AS s ON d.k = s.k",
         "SELECT sum(r) FROM (SELECT row_number() OVER (PARTITION BY k ORDER BY x, who) AS r FROM data) AS s",
-        "SELECT sum(x) + length('it''s \\ a `text` -- reflect(1) /* rand() */') FROM data",
-        "SELECT k, median(x), count(DISTINCT who), stddev_samp(x) FROM data WHERE day < 30 GROUP BY k",
-        "SELECT sum(x) FROM (SELECT x AS user FROM data) AS s(x)",
+        "SELECT sum(x) FROM (SELECT x AS user FROM data) AS s(x) WHERE x > (SELECT avg(x) FROM data)",
     ],
 )
 def test_what_a_query_may_do_gives_the_answers_of_duckdb(opened: Any, query: str) -> None:
     here = databases(
-        rows(600), database="day", individual="who",
+        rows(90), database="day", individual="who",
         tables={"shops": "SELECT * FROM (VALUES (0, 2.0), (1, 3.0)) AS t(k, weight)"},
     )  # fmt: skip
     there, expected = answered(opened, query_of(query), show=False)[0], collect(here, query, progress=False)
@@ -186,7 +184,7 @@ def test_what_a_query_may_do_gives_the_answers_of_duckdb(opened: Any, query: str
 
 
 def test_a_column_may_be_called_what_spark_calls_a_function(crowded: Any) -> None:
-    frame = rows(300).rename(columns={"who": "user", "x": "version"})
+    frame = rows(90).rename(columns={"who": "user", "x": "version"})
     query = "SELECT sum(version) / count(DISTINCT user) FROM data"
     there, here = (
         collect(databases(source, database="day", individual="user"), query, engine=engine, progress=False)

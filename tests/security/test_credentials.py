@@ -117,16 +117,8 @@ def test_a_password_from_the_environment_is_used_and_not_told(locked: str, monke
         ({"table": "pya"}, "avg(x)", r"`table` must be a table or view .*, got 'pya'\. Hint: did you mean 'pay'\?"),
         ({"table": "hidden"}, "count(*)", r"the right to read the table .* Hint: GRANT SELECT"),
         ({"sql": "SELECT * FROM hidden"}, "count(*)", r"the right to read the table"),
-        (
-            {"sql": "SELECT day, who, nothing FROM pay"},
-            "count(*)",
-            r"a name or a word that the PostgreSQL server does not know",
-        ),
-        (
-            {"sql": "SELECT day, who, nothing(x) FROM pay"},
-            "count(*)",
-            r"a name or a word that the PostgreSQL server does not know",
-        ),
+        ({"sql": "SELECT day, who, nothing FROM pay"}, "count(*)", r"a name or a word that the PostgreSQL server does"),
+        ({"sql": "SELECT day, who, nothing(x) FROM pay"}, "count(*)", r"a name or a word that the PostgreSQL server"),
         ({"table": "pay"}, "avg(y)", r"uses a column 'y'"),
     ],
 )

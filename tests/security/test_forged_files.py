@@ -248,13 +248,6 @@ def test_what_empriv_never_writes_is_refused(saved: Path, forge: Any) -> None:
             load(saved)
 
 
-def test_a_nul_in_a_path(audit: empriv.Audit, tmp_path: Path) -> None:
-    path = f"{tmp_path}/a\0b"
-    for act in (empriv.load, Results.load, audit.save, audit.results.save, empriv.Ledger):
-        with pytest.raises(EmprivError):
-            act(path)
-
-
 def understated(path: Path, name: str, size: int, *, header: bytes = b"") -> None:
     """Make a member inflate to ``size`` zeros while the directory says less, with the checksum of what it says."""
     with zipfile.ZipFile(path) as archive:

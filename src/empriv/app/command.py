@@ -44,7 +44,7 @@ def app(source: str | None, port: int, no_browser: bool, folder: str, demo: bool
     desk = Folder.opened(folder, named)
     page = "/"
     if demo:
-        from empriv.app.run import start_demo
+        from empriv.app.decision_step import start_demo
 
         page = f"/audits/{start_demo(desk)}/decision"
     browse = None

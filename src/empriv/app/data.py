@@ -1,26 +1,49 @@
-"""Step "Data": where the rows are (a file, a server, the demo's data), who is in them, when, and the statistic."""
+"""Step "Data": where the rows are (a file, a server, the demo's data), who is in them, when, and the statistic.
+
+The audit's TOML holds the query. The choices that made it are remembered in .empriv-app; a query that was not made so,
+or was changed since, is shown as SQL.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.datastructures import FormData, UploadFile
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from empriv.app import people, statistic
 from empriv.app.folder import DEMO, TABLES, Folder, put_demo
-from empriv.app.form_fields import by_label, typed_in
-from empriv.app.pages import ELSEWHERE, changed_elsewhere, folder_of, form_of, go, show, workers_of
+from empriv.app.jobs import engine_beside
+from empriv.app.pages import (
+    ELSEWHERE,
+    by_label,
+    changed_elsewhere,
+    folder_of,
+    form_of,
+    go,
+    settings_in,
+    show,
+    typed_from,
+    typed_in,
+    workers_of,
+)
 from empriv.app.table import (
+    FILES,
+    SAMPLES,
+    SQL,
+    UNITS,
+    DataReach,
     TableAtHand,
+    as_written,
+    at_hand,
     different_in_words,
     kind_in_words,
     reach_of_audit,
@@ -28,114 +51,48 @@ from empriv.app.table import (
     table_of_audit,
     values_of_audit,
 )
+from empriv.base.storage import write_atomically
 from empriv.cli.config import Settings
 from empriv.errors import EmprivError, InputError
+
+if TYPE_CHECKING:
+    from empriv.collecting.profile import ColumnProfile
 
 _MANY_ROWS = 5_000_000  # of which no query is run at every key that is pressed
 _CHUNK = 1 << 20
 _LONGEST_NAME = 200
 _SOURCES = dict.fromkeys(("files", "upload", "address", "table"), "")  # fields, whose errors say what they mean
 _HOLDING_TABLES = (".duckdb", ".db", ".sqlite")  # of TABLES, files in which there may be several
+BUILD, AS_SQL = "build", "sql"
+FIELDS: Mapping[str, Any] = {
+    "individual": (), "database": "", "expression": "", "subsamples": "365", "fraction": "0.5",
+    "unidentified": "error", "timezone": "", "mode": BUILD, "measure": "mean", "column": "", "by": "", "query": "",
+    "unit": "",
+}  # fmt: skip
+"""Of the form, with what they hold at first; beside them are conditions on rows, `holds` and `where`."""
+LABELS = {
+    "individual": "Whom a row belongs to", "database": "What a database is", "expression": "The expression",
+    "subsamples": "The number of samples", "fraction": "The share of people", "unidentified": "Your choice",
+    "timezone": "The time zone", "measure": "The statistic", "column": "The column", "by": "The column of groups",
+    "holds": "What must hold", "unit": "The unit", "query": "The statistic",
+}  # fmt: skip
+_CHOICES = ("mode", "measure", "column", "by")  # those that are remembered, beside the conditions
+MEASURES = {
+    "mean": ("Mean", "the average of a column"),
+    "sum": ("Sum", "a column added up"),
+    "count": ("Count", "how many rows there are"),
+    "rate": ("Rate", "the share of rows where something holds"),
+    "median": ("Median", "the middle value of a column"),
+    "people": ("People", "how many different people there are"),
+}
+OPERATORS = ("=", "≠", "<", "≤", ">", "≥", "is one of", "is empty", "is not empty")
+NO_ROW = ("", "=", "")
+"""A condition on rows, to be filled in: column, operator, value."""
+_MOST_CONDITIONS = 20
+_SHOWN = 6  # likely columns before the fold
 
 
-async def source(request: Request) -> Response:
-    """Where the rows are: of a new audit, or other rows for one that is there."""
-    folder, name = folder_of(request), request.path_params.get("name")
-    settings = Settings() if name is None else folder.settings(name)
-    if request.method == "GET":
-        return _page(request, settings)
-    form = await form_of(request)
-    try:
-        if name is not None and changed_elsewhere(request, form):
-            return _page(request, settings, errors={"": ELSEWHERE}, status=409)
-        chosen = await _with_table(request, await _chosen(folder, settings, form))
-        name = name or folder.new_name(Path(chosen.files[0].partition("://")[2] or chosen.files[0]).stem)
-        folder.write(name, chosen)
-    except EmprivError as error:
-        return _page(request, settings, errors=by_label(error, _SOURCES), status=400)
-    finally:
-        await form.close()
-    return go(request, "data", name)
-
-
-async def data(request: Request) -> Response:
-    """The rows of an audit, who is in them, when, and the statistic; a form says all of it."""
-    folder, name = folder_of(request), request.path_params["name"]
-    settings = folder.settings(name)
-    if request.method == "GET":
-        return await _whole(request, settings)
-    form = await form_of(request)
-    if changed_elsewhere(request, form):
-        return await _whole(request, settings, errors={"": ELSEWHERE}, status=409)
-    if len(settings.query) > 1:
-        raise InputError(f"`query` must be one, to be changed here. Hint: {name}.toml has several.")
-    try:
-        table = await table_of_audit(request, settings)
-    except EmprivError as error:
-        return _page(request, settings, errors={"": str(error)}, status=400)
-    who, typed = typed_in(form, people.FIELDS), statistic.statistic_in(form, table)
-    if form.get("do") == "more":
-        typed = {**typed, "where": (*typed["where"], statistic.NO_ROW)}
-        return await _whole(request, settings, who=who, typed=typed)
-    errors: Mapping[str, str] = {}
-    shown = statistic.StatisticShown()
-    try:
-        settings = people.people_settings(settings, who, table)
-        reach = await reach_of_audit(request, settings)
-        if reach.unidentified and settings.unidentified == "error":
-            raise InputError(
-                f"`unidentified` must say what to do with {reach.unidentified:,} rows that have no person."
-            )
-        shown = await workers_of(request).run(statistic.look_closer, settings, table.columns, typed)
-        errors = shown.errors
-    except EmprivError as error:
-        errors = by_label(error, people.LABELS)
-    if errors:
-        return await _whole(request, folder.settings(name), who=who, typed=typed, errors=errors, status=400)
-    # the component that was audited of another query is none of this one
-    component = settings.component if (shown.sql,) == settings.query else None
-    folder.write(name, replace(settings, query=(shown.sql,), unit=typed["unit"].strip(), component=component))
-    statistic.remember_built(folder, name, typed, shown.sql)
-    return go(request, "promise")
-
-
-async def data_form(request: Request) -> Response:
-    """The form, which the page asks for once it is there: to fill it, the rows must be read."""
-    folder, name = folder_of(request), request.path_params["name"]
-    settings = folder.settings(name)
-    folder.check_sources(settings)
-    if lacks_table(settings):
-        tables = await workers_of(request).run(tables_of, settings.files[0])
-        return show(request, "which_table.html", tables=tables, file=settings.files[0])
-    table = await table_of_audit(request, settings)
-    return show(request, "data_form.html", settings=settings, **_content(request, settings, table, None, None))
-
-
-async def live(request: Request) -> Response:
-    """What the choices make, while they are made: databases, people, the SQL, and what it gives."""
-    form = await form_of(request)
-    settings = folder_of(request).settings(request.path_params["name"])
-    table = await table_of_audit(request, settings)
-    who, counted = typed_in(form, people.FIELDS), {}
-    errors: dict[str, str] = {}
-    try:
-        chosen = people.people_settings(settings, who, table)
-        counted = people.counted_in_words(who, chosen, table, await reach_of_audit(request, chosen))
-    except EmprivError as error:
-        chosen, errors = replace(settings, individual=()), by_label(error, people.LABELS)
-    typed, quick = statistic.statistic_in(form, table), table.seen.rows > _MANY_ROWS
-    shown = await workers_of(request).run(statistic.look_closer, chosen, table.columns, typed, quick)
-    return show(request, "data_live.html", counted=counted, shown=shown, errors={**errors, **shown.errors})
-
-
-async def preview(request: Request) -> Response:
-    """The first rows, which the page asks for once somebody opens the fold."""
-    settings = folder_of(request).settings(request.path_params["name"])
-    if lacks_table(settings):
-        raise InputError("`table` must be chosen first: the file may hold several.")
-    table = await table_of_audit(request, settings)
-    values = await values_of_audit(request, settings, table)
-    return show(request, "preview.html", table=table, values=values, kind=kind_in_words)
+# The source
 
 
 def lacks_table(settings: Settings) -> bool:
@@ -223,42 +180,340 @@ async def _kept(folder: Folder, upload: UploadFile) -> str:
     return name
 
 
+# The form: who and when, and the statistic
+
+
+def typed_of(form: FormData, table: TableAtHand) -> dict[str, Any]:
+    """What a form holds, with columns called as the table calls them."""
+
+    def rows(prefix: str) -> list[tuple[str, str, str]]:
+        parts = ([str(text) for text in form.getlist(f"{prefix}_{part}")] for part in ("column", "operator", "value"))
+        found = zip(*parts, strict=False)
+        return [(table.column_named(column), operator, value) for column, operator, value in found]
+
+    typed = typed_in(form, FIELDS)
+    return {
+        **typed,
+        "individual": tuple(map(table.column_named, typed["individual"])),
+        "database": as_written(typed["database"], table.choices),
+        **{name: table.column_named(typed[name]) for name in ("column", "by")},
+        "holds": (*rows("holds"), NO_ROW)[0],
+        "where": tuple(rows("where")[:_MOST_CONDITIONS]),
+    }
+
+
+def typed_at_first(folder: Folder, name: str, settings: Settings, table: TableAtHand) -> dict[str, Any]:
+    """What the form holds at first: what the settings say, or what is likeliest."""
+    database, expression = settings.database, ""
+    if settings.subsamples is not None:
+        database = SAMPLES
+    elif database is None:
+        database = FILES if settings.individual and table.files > 1 else table.likeliest
+    elif database not in table.choices:
+        database, expression = SQL, database
+    return {
+        **typed_from(settings, FIELDS),
+        "individual": tuple(name for name in settings.individual if name in table.names) or table.seen.individuals[:1],
+        "database": database, "expression": expression,
+        **_statistic_typed(settings, table, _remembered(folder, name)),
+    }  # fmt: skip
+
+
+def _statistic_typed(settings: Settings, table: TableAtHand, made: Mapping[str, Any]) -> dict[str, Any]:
+    """The choices that made the query, its SQL, or what is likeliest; ``made`` are choices by the query they made."""
+    empty = {"holds": NO_ROW, "where": ()}
+    if not settings.query:
+        likely = "".join(table.numbers[:1])
+        return {**empty, "measure": "mean" if likely else "count", "column": likely}
+    query = settings.query[0]
+    as_sql = {**empty, "mode": AS_SQL, "query": query}
+    try:  # a file that anybody may change
+        choices: Any = made[query]
+        holds, *where = [tuple(map(str, row)) for row in (choices["holds"], *choices["where"])]
+        typed = {name: str(choices[name]) for name in _CHOICES}
+        named = {typed["column"], typed["by"], *(column for column, _, _ in (holds, *where))} - {""}
+    except (TypeError, KeyError, ValueError):
+        return as_sql
+    return {**typed, "query": query, "holds": holds, "where": tuple(where)} if named <= set(table.names) else as_sql
+
+
+def with_people(settings: Settings, typed: Mapping[str, Any], table: TableAtHand) -> Settings:
+    """Settings with who and when as they were typed; an error names the field that is wrong."""
+    individual = typed["individual"]
+    if not individual or any(name not in table.names for name in individual):
+        raise InputError("`individual` must be a column of the data, or several that say together who it is.")
+    drawn = typed["database"] == SAMPLES
+    return replace(
+        settings, individual=individual, database=_database(typed, table),
+        **(settings_in(typed, "subsamples", "fraction") if drawn else {"subsamples": None, "fraction": None}),
+        **settings_in(typed, "unidentified", "timezone"),
+    )  # fmt: skip
+
+
+def _database(typed: Mapping[str, Any], table: TableAtHand) -> str | None:
+    """The expression that cuts rows into databases; None of files and of random samples."""
+    database = str(typed["database"])
+    if database == SQL:
+        if not typed["expression"].strip():
+            raise InputError("`expression` must be an SQL expression, such as date_trunc('hour', t).")
+        return str(typed["expression"].strip())
+    if database not in table.choices:
+        raise InputError("`database` must be chosen.")
+    if any(database == table.cut(column) for column in table.columns if column.name in typed["individual"]):
+        raise InputError("`database` must not be the column that says who it is: each person would be a database.")
+    return None if database in (FILES, SAMPLES) else database
+
+
+def counted_in_words(
+    typed: Mapping[str, Any], chosen: Settings, table: TableAtHand, reach: DataReach
+) -> dict[str, Any]:
+    """What the choices make, for the page to show beside them."""
+    from empriv.collecting.profile import are_receipts_of
+    from empriv.words.planning import presets_within
+    from empriv.words.planning import reach as reach_in_words
+    from empriv.words.what_is_known import what_samples_hide
+
+    columns = {column.name: column for column in table.columns}
+    picked = columns[chosen.individual[0]] if len(chosen.individual) == 1 else None
+    better = [
+        name for name in table.seen.individuals
+        if picked is not None and picked.each_in and are_receipts_of(picked, columns[name])
+    ]  # fmt: skip
+    database = typed["database"]
+    noun = table.choices[database][1]
+    return {
+        "better": "" if reach.once else "".join(better[:1]),
+        "reach": reach, "chosen": chosen, "samples": what_samples_hide() if database == SAMPLES else "",
+        "sentence": reach_in_words(reach.databases, noun, reach.individuals, reach.least_delta),
+        "enough": reach.databases >= reach.enough, "timed": noun in UNITS,
+        "zoned": noun in UNITS and any(c.zoned and database == c.cut(noun) for c in table.columns),
+        "within": presets_within(reach.least_delta),
+    }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class StatisticShown:
+    """The SQL of what was typed, what it gives in a sentence, why it takes long, and what is wrong with which field."""
+
+    sql: str = ""
+    gives: str = ""
+    slow: str = ""
+    errors: Mapping[str, str] = field(default_factory=dict)
+
+
+def look_closer(
+    settings: Settings, columns: Sequence[ColumnProfile], typed: Mapping[str, Any], quick: bool = False
+) -> StatisticShown:
+    """The SQL of what was typed, and whether it can be audited; called beside the server.
+
+    ``quick`` leaves the rows alone: of very many, nobody waits at every key that is pressed.
+    """
+    from empriv.base.arguments import unit_name
+    from empriv.cli.inputs import source_of
+    from empriv.cli.running import limits_of
+    from empriv.collecting import explain
+    from empriv.collecting.profile import gives
+    from empriv.collecting.query_builder import RowCondition, Statistic, written
+
+    places = [place for place, row in enumerate(typed["where"]) if row[0]]
+    sql = ""
+    try:
+        unit_name(typed["unit"].strip())
+        if typed["mode"] == AS_SQL:
+            sql = typed["query"].strip()
+            if not sql:
+                raise InputError("`query` must be SQL, such as avg(amount).")
+        else:
+            chosen = Statistic(
+                measure=typed["measure"], column=typed["column"] or None, by=typed["by"] or None,
+                where=tuple(RowCondition(*typed["where"][place]) for place in places),
+                holds=RowCondition(*typed["holds"]) if typed["measure"] == "rate" else None,
+            )  # fmt: skip
+            sql = written(chosen, columns, settings.individual)
+        if quick or not settings.individual:
+            explain(None, sql)
+            return StatisticShown(sql, "Whether it can be audited is seen when you save it." if quick else "")
+        with engine_beside(**limits_of(settings)) as engine:
+            given = gives(engine, source_of(at_hand(settings)), sql)
+    except EmprivError as error:
+        # conditions are numbered as they are filled in, and shown as they stand
+        labels = {**LABELS, **{f"where_{k}": f"Condition {place + 1}" for k, place in enumerate(places)}}
+        ((about, sentence),) = by_label(error, labels).items()
+        if about.startswith("where_"):
+            about = f"where_{places[int(about.removeprefix('where_'))]}"
+        return StatisticShown(sql, errors={about or "query": sentence})
+    if given.names is None:
+        return StatisticShown(sql, "This can be audited. It gives one number of each database.", given.slow or "")
+    names = ", ".join(given.names[:8]) + (", …" if len(given.names) > 8 else "")
+    table = f"This can be audited. It gives a table of {len(given.names):,} numbers of each database: {names}."
+    return StatisticShown(sql, table, given.slow or "")
+
+
+def remember(folder: Folder, name: str, typed: Mapping[str, Any], sql: str) -> None:
+    """Keep the choices that made a query."""
+    choices = {field: typed[field] for field in (*_CHOICES, "holds", "where")}
+    path = _memory_of(folder, name)
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    write_atomically(path, json.dumps({sql: choices} if typed["mode"] == BUILD else {}).encode())
+
+
+def _remembered(folder: Folder, name: str) -> dict[str, Any]:
+    """The choices that made the query of an audit, by its text."""
+    try:
+        content = json.loads(_memory_of(folder, name).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _memory_of(folder: Folder, name: str) -> Path:
+    return folder.own / "built" / folder.file(name, ".json").name
+
+
+# Pages
+
+
+async def source(request: Request) -> Response:
+    """Where the rows are: of a new audit, or other rows for one that is there."""
+    folder, name = folder_of(request), request.path_params.get("name")
+    settings = Settings() if name is None else folder.settings(name)
+    if request.method == "GET":
+        return _page(request, settings)
+    form = await form_of(request)
+    try:
+        if name is not None and changed_elsewhere(request, form):
+            return _page(request, settings, {"": ELSEWHERE}, 409)
+        chosen = await _with_table(request, await _chosen(folder, settings, form))
+        name = name or folder.new_name(Path(chosen.files[0].partition("://")[2] or chosen.files[0]).stem)
+        folder.write(name, chosen)
+    except EmprivError as error:
+        return _page(request, settings, by_label(error, _SOURCES), 400)
+    finally:
+        await form.close()
+    return go(request, "data", name)
+
+
+async def data(request: Request) -> Response:
+    """The rows of an audit, who is in them, when, and the statistic; a form says all of it."""
+    folder, name = folder_of(request), request.path_params["name"]
+    settings = folder.settings(name)
+    if request.method == "GET":
+        return await _whole(request, settings)
+    form = await form_of(request)
+    if changed_elsewhere(request, form):
+        return await _whole(request, settings, errors={"": ELSEWHERE}, status=409)
+    if len(settings.query) > 1:
+        raise InputError(f"`query` must be one, to be changed here. Hint: {name}.toml has several.")
+    try:
+        table = await table_of_audit(request, settings)
+    except EmprivError as error:
+        return _page(request, settings, {"": str(error)}, 400)
+    typed = typed_of(form, table)
+    if form.get("do") == "more":
+        return await _whole(request, settings, {**typed, "where": (*typed["where"], NO_ROW)})
+    try:
+        chosen = with_people(settings, typed, table)
+        reach = await reach_of_audit(request, chosen)
+        if reach.unidentified and chosen.unidentified == "error":
+            raise InputError(
+                f"`unidentified` must say what to do with {reach.unidentified:,} rows that have no person."
+            )
+        shown = await workers_of(request).run(look_closer, chosen, table.columns, typed)
+    except EmprivError as error:
+        shown = StatisticShown(errors=by_label(error, LABELS))
+    if shown.errors:
+        return await _whole(request, settings, typed, shown.errors, 400)
+    # the component that was audited of another query is none of this one
+    component = chosen.component if (shown.sql,) == settings.query else None
+    folder.write(name, replace(chosen, query=(shown.sql,), unit=typed["unit"].strip(), component=component))
+    remember(folder, name, typed, shown.sql)
+    return go(request, "promise")
+
+
+async def data_form(request: Request) -> Response:
+    """The form, which the page asks for once it is there: to fill it, the rows must be read."""
+    folder, name = folder_of(request), request.path_params["name"]
+    settings = folder.settings(name)
+    folder.check_sources(settings)
+    if lacks_table(settings):
+        tables = await workers_of(request).run(tables_of, settings.files[0])
+        return show(request, "which_table.html", tables=tables, file=settings.files[0])
+    table = await table_of_audit(request, settings)
+    return show(request, "data_form.html", settings=settings, **_content(request, settings, table))
+
+
+async def live(request: Request) -> Response:
+    """What the choices make, while they are made: databases, people, the SQL, and what it gives."""
+    form = await form_of(request)
+    settings = folder_of(request).settings(request.path_params["name"])
+    table = await table_of_audit(request, settings)
+    typed, counted = typed_of(form, table), {}
+    errors: dict[str, str] = {}
+    try:
+        chosen = with_people(settings, typed, table)
+        counted = counted_in_words(typed, chosen, table, await reach_of_audit(request, chosen))
+    except EmprivError as error:
+        chosen, errors = replace(settings, individual=()), by_label(error, LABELS)
+    shown = await workers_of(request).run(look_closer, chosen, table.columns, typed, table.seen.rows > _MANY_ROWS)
+    return show(request, "data_live.html", counted=counted, shown=shown, errors={**errors, **shown.errors})
+
+
+async def preview(request: Request) -> Response:
+    """The first rows, which the page asks for once somebody opens the fold."""
+    settings = folder_of(request).settings(request.path_params["name"])
+    if lacks_table(settings):
+        raise InputError("`table` must be chosen first: the file may hold several.")
+    table = await table_of_audit(request, settings)
+    values = await values_of_audit(request, settings, table)
+    return show(request, "preview.html", table=table, values=values, kind=kind_in_words)
+
+
 def _page(
-    request: Request, settings: Settings, *, errors: Mapping[str, str] | None = None, status: int = 200, **content: Any
+    request: Request, settings: Settings, errors: Mapping[str, str] | None = None, status: int = 200, **content: Any
 ) -> Response:
     folder = folder_of(request)
-    shown = [name for name in folder.tables() if name != DEMO]
     return show(
-        request, "data.html", step="data", settings=settings, files=[*folder.named, *shown], demo=DEMO,
-        endings=",".join(TABLES), errors=errors or {}, status=status,
-        **{"table": None, **content},
+        request, "data.html", step="data", settings=settings, endings=",".join(TABLES), errors=errors or {},
+        files=[*folder.named, *(name for name in folder.tables() if name != DEMO)],
+        status=status, **{"table": None, **content},
     )  # fmt: skip
 
 
 async def _whole(
-    request: Request, settings: Settings, *, who: Mapping[str, Any] | None = None,
-    typed: Mapping[str, Any] | None = None, errors: Mapping[str, str] | None = None, status: int = 200,
+    request: Request, settings: Settings, typed: Mapping[str, Any] | None = None,
+    errors: Mapping[str, str] | None = None, status: int = 200,
 ) -> Response:  # fmt: skip
     """The page with its form, if the rows were read before or somebody waits for them."""
     table = table_if_known(request, settings)
-    if table is None and (errors or who or "wait" in request.query_params):
+    if table is None and (errors or typed or "wait" in request.query_params):
         try:
             table = await table_of_audit(request, settings)
         except EmprivError as error:
-            return _page(request, settings, errors={"": str(error)}, status=400 if status == 200 else status)
-    content = {} if table is None else _content(request, settings, table, who, typed)
-    return _page(request, settings, errors=errors, status=status, **content)
+            return _page(request, settings, {"": str(error)}, 400 if status == 200 else status)
+    content = {} if table is None else _content(request, settings, table, typed)
+    return _page(request, settings, errors, status, **content)
 
 
 def _content(
-    request: Request, settings: Settings, table: TableAtHand, who: Mapping[str, Any] | None,
-    typed: Mapping[str, Any] | None,
-) -> dict[str, Any]:  # fmt: skip
-    folder, name = folder_of(request), request.path_params["name"]
+    request: Request, settings: Settings, table: TableAtHand, typed: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """What the fields show: columns that are likely or chosen, then the others, and one condition to be filled in."""
+    typed = typed or typed_at_first(folder_of(request), request.path_params["name"], settings, table)
+    zones: list[str] = []
+    if any(column.zoned for column in table.columns):
+        from zoneinfo import available_timezones
+
+        zones = sorted(available_timezones())
+    columns = {column.name: column for column in table.columns}
+    likely = dict.fromkeys([*table.seen.individuals[:_SHOWN], *(n for n in columns if n in typed["individual"])])
+    blank = () if typed["where"] and not typed["where"][-1][0] else (NO_ROW,)
     return {
-        "table": table, "different": different_in_words,
-        **people.people_content(settings, table, who or people.people_typed(settings, table)),
-        **statistic.statistic_content(folder, name, settings, table, typed),
+        "table": table, "different": different_in_words, "zones": zones,
+        "choices": [(value, title) for value, (title, _) in table.choices.items()],
+        "measures": MEASURES, "operators": OPERATORS,
+        "missing": [name for name in settings.individual if name not in columns],
+        "likely": [columns[name] for name in likely], "others": [c for c in table.columns if c.name not in likely],
+        "typed": {**typed, "where": (*typed["where"], *blank)},
     }  # fmt: skip
 
 

@@ -14,9 +14,10 @@ import re
 import shutil
 import stat
 import unicodedata
-from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 from empriv.base.storage import kind_of, write_atomically
 from empriv.cli.config import Settings, read_config, settings_of, to_toml
@@ -40,6 +41,7 @@ _MADE = (
     ".toml", ".empriv", ".json", ".html", ".key.json", ".noise.empriv", ".noise.html", ".noise.json",
     ".noise.key.json", ".advice.json", ".review.json", IMPACT, PUBLIC,
 )  # fmt: skip
+_MOST_OF_FIGURES = 1 << 24  # those of ten thousand cells fit
 _HEAD = 1 << 16  # bytes
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,59}")
 
@@ -127,14 +129,29 @@ class Folder:
         stem = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:50] or "audit"
         # An audit of sales.json must not be called sales: its figures would take that file's place.
         endings = (".toml", ".empriv", ".json", ".html")
-        return next(
-            name for name in _numbered(stem) if not any((self.path / f"{name}{end}").exists() for end in endings)
-        )
+        names = (stem if number == 1 else f"{stem}-{number}" for number in count(1))
+        return next(name for name in names if not any((self.path / f"{name}{end}").exists() for end in endings))
 
     def settings(self, name: str) -> Settings:
         """What an audit's TOML says; nothing yet if there is none."""
         path = self.written(name, ".toml")
         return Settings() if path is None else settings_of(read_config(path), {})
+
+    def figures(self, name: str) -> dict[str, Any]:
+        """What NAME.json says of the audit; nothing if it is somebody's table, or damaged, or of an earlier audit."""
+        path = self.current(name, ".json")
+        try:
+            if path is None or path.stat().st_size > _MOST_OF_FIGURES:
+                return {}
+            content = json.loads(path.read_bytes())
+        except (OSError, ValueError, RecursionError):
+            return {}
+        return content if isinstance(content, dict) and content.get("format") == "empriv audit figures" else {}
+
+    def decided(self, name: str) -> str:
+        """The word of the decision, by the figures that the command wrote; "" if nothing is written."""
+        decision = self.figures(name).get("decision")
+        return str(decision.get("word", "")) if isinstance(decision, dict) else ""
 
     def seen(self, name: str) -> str:
         """A mark of what an audit's TOML holds, so that a form that was filled in before it changed is noticed."""
@@ -255,11 +272,3 @@ def _is_made(path: Path) -> bool:
     if path.suffix == ".json":
         return b'"format": "empriv' in start or path.name.endswith(".key.json")
     return path.name.endswith((".empriv", IMPACT)) or (b"Content-Security-Policy" in start and b"empriv" in start)
-
-
-def _numbered(stem: str) -> Iterator[str]:
-    yield stem
-    number = 2
-    while True:
-        yield f"{stem}-{number}"
-        number += 1

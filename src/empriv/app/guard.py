@@ -36,7 +36,7 @@ _WRITTEN_PAGE = (
 )
 """Of a report, whose file may come from anybody: its script belongs to no site, so that it reads and does nothing here,
 and it reaches no network. What it brings along, a Content-Security-Policy of its own, holds besides."""
-_LINK = re.compile(r"""( (?:href|src|action|data-(?:load|poll|live|reload))=")(/[^"]*)""")
+_LINK = re.compile(r"""( (?:href|src|action|data-(?:load|poll|live))=")(/[^"]*)""")
 _WRITTEN = re.compile(r"/audits/[^/]+/written/")
 """Addresses of pages that commands wrote."""
 _CLOSED = "This desk is closed to you. Open the address that `empriv app` printed in its terminal."

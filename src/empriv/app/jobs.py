@@ -1,14 +1,20 @@
-"""Job that lasts: a command of the command line in a process of its own, whose state is in files.
+"""What runs beside the server: jobs, which last, and short questions, such as a preview.
 
-A closed tab does not end it, a killed server does not lose it, and what it writes is what the command writes. Each has
-a folder in .empriv-app/work: asked.json, who runs it (a locked file), progress.json, what it printed, ended.json. What
-nobody else may read goes to the command by its standard input, and to no file.
+A job is a command of the command line in a process of its own, whose state is in files. A closed tab does not end it,
+a killed server does not lose it, and what it writes is what the command writes. Each has a folder in .empriv-app/work:
+asked.json, who runs it (a locked file), progress.json, what it printed, ended.json. What nobody else may read goes to
+the command by its standard input, and to no file.
+
+Short questions go to worker processes (`WorkerPool`), so that numerics are imported there, and not in the server.
+Functions must be importable by name, and give what can be pickled; whatever they raise comes back as it is.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
+import multiprocessing
 import os
 import re
 import secrets
@@ -17,34 +23,44 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from empriv.app.folder import AT_ONCE, Folder
+from empriv.base.scratch import work_for
 from empriv.base.storage import WRONG_FACTS, write_atomically
 from empriv.cli.running import INTERRUPTED
-from empriv.errors import InputError
+from empriv.errors import EmprivError, InputError
 
 if sys.platform != "win32":
     import fcntl
 
+T = TypeVar("T")
 _PLACE = "work"
 _ID = r"[0-9]{20}-[0-9a-f]{8}"
 _GRACE_SECONDS = 5.0
 _LATEST = 1e11  # seconds since 1970 that a calendar has
 _MOST_BYTES = 1 << 20  # of what a command says
-_REMEMBERED = 8  # pieces of work of one audit
+_REMEMBERED = 8  # jobs of one audit
 _RESULTS = (".empriv", ".json")
-AUDIT = "Audit"
-"""Title of the work that makes an audit."""
+AUDIT, PAGE, DESIGN, ADVICE, RELEASE, AS_IT_IS = (
+    "Audit", "Page", "Noise", "Advice", "Release", "Noise for answers as they are",
+)  # fmt: skip
+"""Titles of jobs."""
+_PROCESSES, _SECONDS = 2, 120.0  # of workers, and until a question is given up
 DONE_CODES = (0, 3, 4)  # the command did its work, whatever the verdict
+
+
+# Jobs
 
 
 @dataclass(frozen=True)
 class Job:
-    """A piece of work as it stands.
+    """A job as it stands.
 
     Attributes
     ----------
@@ -79,14 +95,14 @@ class Job:
 
 
 def start(folder: Folder, audit: str, title: str, arguments: Sequence[str], *, private: str | None = None) -> Job:
-    """Start a command for an audit; refused while another one of the same audit is under way.
+    """Start a command for an audit; refused while another job of the audit is under way.
 
     ``private`` is what the command reads from its standard input: no file and no list of processes shows it.
     """
     with _alone(folder):
         under_way = latest(folder, audit)
         if under_way is not None and under_way.running:
-            raise InputError(f"Job on this audit is under way: {under_way.title}. Wait for it, or cancel it.")
+            raise InputError(f"Work on this audit is under way: {under_way.title}. Wait for it, or cancel it.")
         _forget_old(folder, audit)
         now = time.time()
         moment = f"{time.strftime('%Y%m%d%H%M%S', time.gmtime(now))}{int(now % 1 * 1e6):06d}"
@@ -111,11 +127,11 @@ def start(folder: Folder, audit: str, title: str, arguments: Sequence[str], *, p
 
 
 def seen(folder: Folder, key: str) -> Job:
-    """A piece of work as it stands now."""
+    """A job as it stands now."""
     place = _place(folder, key)
     asked = _read(place / "asked.json")
     if asked is None:
-        raise InputError("The work must be one that was started here.")
+        raise InputError("The job must be one that was started here.")
     if key in _processes:
         _processes[key].poll()  # so that nothing is left of one that has ended
     began, ended = _number(asked["began"]), _read(place / "ended.json")
@@ -140,43 +156,49 @@ def seen(folder: Folder, key: str) -> Job:
 
 
 def all_jobs(folder: Folder, audit: str | None = None, title: str | None = None) -> Iterator[Job]:
-    """Every piece of work, or that of one audit, or of one title, latest first."""
+    """Every job, or those of one audit, or of one title, latest first."""
     place = folder.own / _PLACE
     for key in sorted((path.name for path in place.iterdir()), reverse=True) if place.is_dir() else ():
         asked = _read(place / key / "asked.json") if re.fullmatch(_ID, key) else None
         if asked is not None and audit in (None, asked.get("audit")) and title in (None, asked.get("title")):
             try:
-                work = seen(folder, key)
+                job = seen(folder, key)
             except WRONG_FACTS:
                 continue  # damaged
-            yield work
+            yield job
 
 
 def latest(folder: Folder, audit: str, title: str | None = None) -> Job | None:
-    """The latest piece of work on an audit."""
+    """The latest job of an audit."""
     return next(all_jobs(folder, audit, title), None)
 
 
-def changed_since(folder: Folder, audit: str, works: Sequence[Job] | None = None) -> bool:
-    """Whether an audit's settings have changed since its figures were made; ``works`` are those on it, if known."""
+def is_under_way(folder: Folder, audit: str) -> bool:
+    """Whether a job of an audit is running."""
+    job = latest(folder, audit)
+    return job is not None and job.running
+
+
+def changed_since(folder: Folder, audit: str, jobs: Sequence[Job] | None = None) -> bool:
+    """Whether an audit's settings have changed since its figures were made; ``jobs`` are its own, if known."""
     settings = folder.written(audit, ".toml")
     results = [path.stat().st_mtime for end in _RESULTS if (path := folder.written(audit, end)) is not None]
     if settings is None or not results:
         return False
     made = results[0]
-    works = tuple(all_jobs(folder, audit)) if works is None else works
-    for work in works:
-        if work.title == AUDIT and work.state == "done" and work.began <= made <= (work.ended or 0.0):
-            return work.settings != folder.seen(audit)
+    jobs = tuple(all_jobs(folder, audit)) if jobs is None else jobs
+    for job in jobs:
+        if job.title == AUDIT and job.state == "done" and job.began <= made <= (job.ended or 0.0):
+            return job.settings != folder.seen(audit)
     # Somebody made it by the command line, which may write the settings last, after the page; unless that is ours.
     page = folder.written(audit, ".html")
-    if page is not None and all(work.arguments[:1] != ("show",) for work in works):
+    if page is not None and all(job.arguments[:1] != ("show",) for job in jobs):
         results.append(page.stat().st_mtime)
     return settings.stat().st_mtime > max(results) + AT_ONCE
 
 
 def cancel(folder: Folder, key: str) -> None:
-    """Interrupt work, as Ctrl-C would; end it, if it does not answer."""
+    """Interrupt a job, as Ctrl-C would; end it, if it does not answer."""
     place = _place(folder, key)
     if not seen(folder, key).running:
         return
@@ -197,17 +219,17 @@ def cancel(folder: Folder, key: str) -> None:
 
 
 def cancel_all(folder: Folder) -> None:
-    """End the work that this server started, when it stops: another server on the folder goes on with its own."""
-    for work in list(all_jobs(folder)):
-        if work.key in _processes:
-            cancel(folder, work.key)
+    """End the jobs that this server started, when it stops: another server on the folder goes on with its own."""
+    for job in list(all_jobs(folder)):
+        if job.key in _processes:
+            cancel(folder, job.key)
 
 
 _processes: dict[str, subprocess.Popen[bytes]] = {}  # those that this server started: they are its children
 
 
 def _alive(key: str, place: Path, began: float) -> bool:
-    """Whether the process of some work is there: as our child, or by the lock that it holds."""
+    """Whether the process of a job is alive: as our child, or by the lock that it holds."""
     process = _processes.get(key)
     if process is not None:
         return process.poll() is None
@@ -225,7 +247,7 @@ def _alive(key: str, place: Path, began: float) -> bool:
 
 @contextlib.contextmanager
 def _alone(folder: Folder) -> Iterator[None]:
-    """Nobody else starts work in the folder meanwhile: another server may run on it."""
+    """Nobody else starts a job in the folder meanwhile: another server may run on it."""
     lock = os.open(folder.own / "starting", os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
     try:
         if sys.platform != "win32":
@@ -236,10 +258,10 @@ def _alone(folder: Folder) -> Iterator[None]:
 
 
 def _forget_old(folder: Folder, audit: str) -> None:
-    """Delete what is remembered of work long ago."""
-    for work in list(all_jobs(folder, audit))[_REMEMBERED:]:
-        if not work.running:
-            shutil.rmtree(_place(folder, work.key), ignore_errors=True)
+    """Delete what is remembered of jobs long ago."""
+    for job in list(all_jobs(folder, audit))[_REMEMBERED:]:
+        if not job.running:
+            shutil.rmtree(_place(folder, job.key), ignore_errors=True)
 
 
 def forget(folder: Folder, audit: str) -> None:
@@ -250,7 +272,7 @@ def forget(folder: Folder, audit: str) -> None:
 
 def _place(folder: Folder, key: str) -> Path:
     if not re.fullmatch(_ID, key):
-        raise InputError("The work must be one that was started here.")
+        raise InputError("The job must be one that was started here.")
     return folder.own / _PLACE / key
 
 
@@ -300,12 +322,12 @@ def _private(path: Path) -> Any:
 
 
 def run(place: Path) -> int:
-    """Run the command of some work, in its own process; its exit code."""
+    """Run the command of a job, in its own process; its exit code."""
     from empriv.base.progress import Standing, listening
     from empriv.cli.main import main
 
     def tell(standing: Standing) -> None:
-        with contextlib.suppress(OSError):  # a full disk is told by the work itself
+        with contextlib.suppress(OSError):  # a full disk is reported by the command itself
             write_atomically(place / "progress.json", json.dumps(asdict(standing)).encode())
 
     owner = os.open(place / "owner", os.O_RDWR | os.O_CREAT, 0o600)
@@ -325,6 +347,80 @@ def run(place: Path) -> int:
         ended = {"code": code if isinstance(code, int) else 0, "at": time.time()}
         write_atomically(place / "ended.json", json.dumps(ended).encode())
     return int(ended["code"])
+
+
+# Short questions
+
+
+class WorkerPool:
+    """Processes that answer questions, one at a time each."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._pools: dict[int, ProcessPoolExecutor] = {}
+        self._free: asyncio.LifoQueue[int] = asyncio.LifoQueue()  # the last one that answered remembers most
+        for number in reversed(range(_PROCESSES)):
+            self._free.put_nowait(number)
+
+    async def run(self, function: Callable[..., T], *arguments: Any) -> T:
+        """What a function gives, called in one of the processes; whatever becomes of it, the others go on."""
+        number = await self._free.get()
+        try:
+            return await asyncio.wait_for(
+                asyncio.wrap_future(self._pool(number).submit(function, *arguments)), _SECONDS
+            )
+        except RecursionError:
+            raise EmprivError("This must not be nested so deeply.") from None
+        except BrokenProcessPool:
+            self._end(number)
+            raise EmprivError("This took more memory than there is. Hint: run it from the last step.") from None
+        except TimeoutError:
+            self._end(number)
+            raise EmprivError(f"This took more than {_SECONDS:.0f} seconds, and was ended.") from None
+        finally:
+            self._free.put_nowait(number)
+
+    def close(self) -> None:
+        """End the processes."""
+        for number in list(self._pools):
+            self._end(number)
+
+    def _pool(self, number: int) -> ProcessPoolExecutor:
+        if number not in self._pools:
+            self._pools[number] = ProcessPoolExecutor(
+                1, mp_context=multiprocessing.get_context("spawn"), initializer=_begin,
+                initargs=(os.getpid(), self._folder),
+            )  # fmt: skip
+        return self._pools[number]
+
+    def _end(self, number: int) -> None:
+        pool = self._pools.pop(number, None)
+        if pool is not None:
+            processes = list((getattr(pool, "_processes", None) or {}).values())
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in processes:
+                process.kill()  # it may not answer
+
+
+def warm_up() -> None:
+    """Import what previews and counts need."""
+    import empriv.collecting
+    import empriv.collecting.profile  # noqa: F401
+
+
+@contextlib.contextmanager
+def engine_beside(**limits: Any) -> Iterator[Any]:
+    """An engine for what nobody was asked to trust yet: views of DuckDB files, which can read any file, are refused."""
+    from empriv.cli.running import engine_of
+
+    with engine_of({**limits, "views": False}) as engine:
+        yield engine
+
+
+def _begin(parent: int, folder: str) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the server, which ends these
+    os.chdir(folder)  # settings name files from there
+    work_for(parent, lambda: None)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
-"""How a page of the app is made: templates, forms, and errors beside their fields."""
+"""How a page of the app is made: templates, forms with their fields as settings, and errors beside their fields."""
 
 from __future__ import annotations
 
+import math
 import os
+import re
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,8 +17,9 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 
 from empriv.app.folder import Folder
 from empriv.app.guard import Key
-from empriv.app.jobs import changed_since
-from empriv.app.workers import WorkerPool
+from empriv.app.jobs import WorkerPool, changed_since
+from empriv.cli.config import Settings
+from empriv.errors import EmprivError, InputError
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -122,3 +125,76 @@ def _environment() -> Environment:
         loader=FileSystemLoader([_OWN, _OF_THE_REPORT]), autoescape=True,
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
+
+
+# Fields of forms
+
+
+def typed_in(form: FormData, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """What a form holds of some fields, whether it can be used or not; those that begin with several may have several.
+
+    Text is taken to the letter: the name of a column may begin with a space.
+    """
+    return {
+        name: tuple(dict.fromkeys(map(str, form.getlist(name)))) if first == () else str(form.get(name) or "")
+        for name, first in fields.items()
+    }
+
+
+def typed_from(settings: Settings, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """What a form holds at first: its own beginning, and settings of the same name."""
+    given = {name: getattr(settings, name) for name in fields if name in _SETTINGS}
+    texts = {name: f"{value:g}" if isinstance(value, float) else str(value) for name, value in given.items() if value}
+    return {**fields, **texts}
+
+
+def settings_in(typed: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """Settings of the same name as these fields; an error names the field that is wrong."""
+    return {name: _SETTINGS[name](name, typed[name]) for name in names}
+
+
+def by_label(error: EmprivError, labels: Mapping[str, str]) -> dict[str, str]:
+    """An error's sentence beside the field that it names, with the label that people read; else for the whole page."""
+    sentence = str(error)
+    named = [name for name in re.findall(r"`(?:--)?(\w+)`", sentence) if name in labels]
+    shown = re.sub(r"`(\w+)`", lambda name: labels.get(name[1]) or name[0], sentence)
+    return {named[0] if named else "": shown}
+
+
+def number(field: str, text: str, rule: str, allowed: Callable[[float], bool]) -> float:
+    """A finite number that is allowed; else an error with the rule."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and allowed(value)):
+        raise InputError(f"`{field}` must be a {rule}.")
+    return value + 0.0  # no negative zero
+
+
+def positive(field: str, text: str) -> float:
+    return number(field, text, "number above 0", lambda value: value > 0)
+
+
+def whole_number(field: str, text: str, least: int, most: int = 1_000_000) -> int:
+    rule = f"whole number from {least} to {most:,}"
+    return int(number(field, text, rule, lambda value: least <= value <= most and value == int(value)))
+
+
+def one_of(field: str, text: str, *among: str) -> str:
+    if text not in among:
+        raise InputError(f"`{field}` must be one of {', '.join(among[:-1])} and {among[-1]}.")
+    return text
+
+
+_SETTINGS: Mapping[str, Callable[[str, str], Any]] = {
+    "unidentified": lambda field, text: one_of(field, text, "error", "keep", "drop"),
+    "timezone": lambda _, text: text.strip() or None,
+    "unit": lambda _, text: text.strip(),
+    "subsamples": lambda field, text: whole_number(field, text, 2),
+    "fraction": lambda field, text: number(field, text, "number between 0 and 1, such as 0.5", lambda x: 0 < x < 1),
+    "times": lambda field, text: None if (times := whole_number(field, text, 1)) == 1 else times,
+    "presence": lambda field, text: one_of(field, text, "both", "random"),
+    "ledger": lambda _, text: text.strip() or None,
+}
+"""Fields that are a setting of the same name, and how it is read."""

@@ -18,12 +18,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from empriv.app import data, decision_step, home, promise, release
+from empriv.app import data, decision_step, home, promise
 from empriv.app.folder import COPIES, Folder
 from empriv.app.guard import Guard, Key
-from empriv.app.jobs import cancel_all
+from empriv.app.jobs import WorkerPool, cancel_all, warm_up
 from empriv.app.pages import Forged, asset, forged, not_done, refused, unexpected
-from empriv.app.workers import WorkerPool, warm_up
 from empriv.base.storage import write_atomically
 from empriv.errors import EmprivError, InputError
 
@@ -118,7 +117,6 @@ def application(folder: Folder, key: Key) -> Guard:
         *data.ROUTES,
         *promise.ROUTES,
         *decision_step.ROUTES,
-        *release.ROUTES,
     ]
     app = Starlette(
         routes=routes, lifespan=life, max_body_size=MOST_BYTES,

@@ -9,17 +9,18 @@ from __future__ import annotations
 import hashlib
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from starlette.requests import Request
 
 from empriv.app.folder import COPIES, TEXT
+from empriv.app.jobs import engine_beside
 from empriv.app.pages import folder_of, workers_of
-from empriv.app.workers import engine_beside
 from empriv.cli.config import Settings
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 UNITS = ("hour", "day", "week", "month")
+FILES, SAMPLES, SQL = ":files", ":samples", ":sql"
+"""What databases may be besides expressions of the table's columns; no SQL begins with a colon."""
+_LEAST = 30  # databases, below which random samples are suggested, as `empriv init` does
 _REMEMBERED = 64
 _WHILE = 600.0  # seconds
 _LARGE = 16 << 20  # bytes of text that are parsed once
@@ -50,20 +54,35 @@ class TableAtHand:
         return self.seen.columns
 
     @property
-    def times(self) -> tuple[ColumnProfile, ...]:
-        return tuple(column for column in self.columns if column.is_time)
-
-    @property
     def numbers(self) -> tuple[str, ...]:
         """Columns of numbers, likeliest first."""
         amounts = self.seen.amounts
         return (*amounts, *(c.name for c in self.columns if c.is_number and c.name not in amounts))
 
     def column_named(self, text: str) -> str:
-        """A column as a form sends it, which writes every line break of a name as CR LF."""
-        if text in self.names:
-            return text
-        return next((name for name in self.names if name.splitlines() == text.splitlines()), text)
+        return as_written(text, self.names)
+
+    @cached_property
+    def choices(self) -> dict[str, tuple[str, str]]:
+        """What a database may be: expressions of time and of each column, and more; with a title and a noun."""
+        choices: dict[str, tuple[str, str]] = {}
+        for column in (column for column in self.columns if column.is_time):
+            for unit in UNITS if column.moments else UNITS[1:]:
+                choices[self.cut(column, unit)] = (f"Each {unit} of {column.name}", unit)
+        for column in self.columns:
+            title = f"Each value of {column.name} ({different_in_words(column)})"
+            choices.setdefault(self.cut(column), (title, "database"))
+        if self.files > 1:
+            choices[FILES] = (f"Each file ({self.files})", "file")
+        choices[SAMPLES] = ("There is one table only: random samples of people from it", "random sample")
+        choices[SQL] = ("An SQL expression", "database")
+        return choices
+
+    @property
+    def likeliest(self) -> str:
+        """The likeliest of the choices."""
+        cuts = (cut for cut, count in self.seen.databases if count >= _LEAST and cut in self.choices)
+        return next(cuts, FILES if self.files >= _LEAST else SAMPLES)
 
     def cut(self, column: ColumnProfile, unit: str = "") -> str:
         """The expression that makes a database of each unit of a time, or of each value."""
@@ -92,6 +111,11 @@ class DataReach:
     once: bool = False
 
 
+def as_written(text: str, among: Collection[str]) -> str:
+    """A text as it was before a form sent it, which writes every line break as CR LF."""
+    return text if text in among else next((each for each in among if each.splitlines() == text.splitlines()), text)
+
+
 async def table_of_audit(request: Request, settings: Settings) -> TableAtHand:
     """Look at the table, unless it was looked at before."""
     folder_of(request).check_sources(settings)
@@ -113,15 +137,9 @@ async def values_of_audit(request: Request, settings: Settings, table: TableAtHa
 async def reach_of_audit(request: Request, settings: Settings) -> DataReach:
     """Count databases and people."""
     folder_of(request).check_sources(settings)
-    return await remembered(request, databases_of(request, settings), count_of, settings)
-
-
-def databases_of(request: Request, settings: Settings) -> tuple[Any, ...]:
-    """By what databases and people are known again."""
-    return (
-        _rows_of(request, settings), settings.individual, settings.database, settings.subsamples, settings.fraction,
-        settings.unidentified, settings.timezone,
-    )  # fmt: skip
+    made = (settings.individual, settings.database, settings.subsamples, settings.fraction)
+    key = (_rows_of(request, settings), *made, settings.unidentified, settings.timezone)
+    return await remembered(request, key, count_of, settings)
 
 
 async def remembered(request: Request, key: Any, function: Callable[..., T], *arguments: Any) -> T:

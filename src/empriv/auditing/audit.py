@@ -6,31 +6,30 @@ releases from `ledger`, and pages and charts from `report`.
 
 from __future__ import annotations
 
-import math
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from importlib.metadata import version
 from os import PathLike
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from empriv.auditing.composing import Composition, release_through
+from empriv.auditing.composing import Composition
 from empriv.auditing.deciding import case_of, own_targets, verdicts_on
-from empriv.auditing.in_chunks import totals_to_parts
-from empriv.auditing.knowledge import KnownRisk, known_facts, known_to_parts, nothing_known_to_json
+from empriv.auditing.files import audit_to_json, audit_to_parts
+from empriv.auditing.knowledge import KnownRisk
+from empriv.auditing.releasing import release_through
 from empriv.auditing.summary import (
     Outcomes,
     Summary,
-    figures,
     outcomes_of,
     summarise,
     tail_sentence,
     with_validity,
 )
+from empriv.auditing.totals import TotalledRisk, refuse_totals
 from empriv.auditing.updating import (
     AnytimeBounds,
     anytime_bounds,
@@ -41,20 +40,18 @@ from empriv.auditing.updating import (
 from empriv.base.arguments import finite_epsilon, one_of, probability, rising_epsilons, whole_number
 from empriv.base.storage import write_archive
 from empriv.base.targets import Target
-from empriv.collecting.origins import Origin, origin_to_json
+from empriv.collecting.origins import Origin
 from empriv.errors import InputError
 from empriv.judge.noise_kernels import NoiseGiven
 from empriv.measuring import AnyRisk, GivenRisk, WorstRisk, measure
 from empriv.measuring.any_risk import Several
 from empriv.measuring.densities.density import Density
-from empriv.measuring.densities.specs import density_to_json
 from empriv.measuring.series import HowOften, Publications
-from empriv.measuring.tables import GivenTableRisk, TableRisk
+from empriv.measuring.tables import GivenTableRisk
 from empriv.noise.judging import NoiseSubject, subject_of, takes_noise
 from empriv.results import FloatArray, IntArray, Results
-from empriv.scale.totalled_risk import TotalledRisk, refuse_totals
 from empriv.validate import Bounds, Verdict
-from empriv.validate.bounds import bounds, floor, publications
+from empriv.validate.bounds import bounds, publications
 from empriv.validate.checks import checks
 from empriv.validate.covers import CoverByCell, WhoMoved, cover, cover_by_cell, moved
 from empriv.validate.verdict import PASS, PRESENCES, on_the_day, verdict
@@ -68,7 +65,6 @@ if TYPE_CHECKING:
     from empriv.noise.noise import Noise
     from empriv.noise.table_noise import TableNoise
 
-JSON_VERSION = 1
 _MOST_BOUNDS = 8  # kept: each holds a figure for every individual
 
 
@@ -447,63 +443,7 @@ class Audit:
 
     def to_json(self, epsilons: Iterable[float] | float | None = None) -> dict[str, Any]:
         """A dict fit for JSON, without identifiers; its keys are in docs/formats.md."""
-        summary = self.summary(epsilons)
-        grid = [figure.epsilon for figure in summary.figures]
-        bounded = self.bounds(np.array(grid))
-        full_summary, outcomes = with_validity(self, summary), self.outcomes
-        model = self.risk.model
-        return {
-            "format": "empriv audit figures",
-            "version": JSON_VERSION,
-            "empriv": version("empriv"),
-            "query": self.query,
-            "component": self.component,
-            "n_components": self.n_components,
-            "times": self.times,
-            "unit": self.unit,
-            "noun": self.noun,
-            "paper": self.paper,
-            "source": origin_to_json(self.origin),
-            "n_databases": self.n_databases,
-            "n_individuals": self.n_individuals,
-            "draws": self.results.draws,
-            "verified": None if self.results.verified is None else self.results.verified.to_json(),
-            "known": known_facts(self.measured_against, () if self.in_chunks else grid),
-            "nothing_known": nothing_known_to_json(self.nothing_known),
-            "earlier_releases": [] if self.composition is None else list(self.composition.entries),
-            "chunks": _chunks_json(self.risk) if isinstance(self.risk, TotalledRisk) else None,
-            "joint": _joint_json(self.once, grid) if isinstance(self.once, TableRisk) else None,
-            "figures": [asdict(figure) for figure in summary.figures],
-            "epsilon_at_delta_0": _finite_or_none(self.epsilon(0.0)) if self.measured.tells_epsilon(0.0) else None,
-            "bounds": bounded.to_json(),
-            "checks": [check.to_json() for check in self.checks],
-            "smallest_supported_delta": floor(self.measured.results.n_databases, 0.95),
-            "density": {
-                "recipe": density_to_json(self.density),
-                "model": None if model is None else model[0],
-                "scores": [
-                    {
-                        "candidate": score.candidate,
-                        "log_likelihood": _finite_or_none(score.log_likelihood),
-                        "standard_error": _finite_or_none(score.standard_error),
-                        "chosen": score.chosen,
-                    }
-                    for score in (() if model is None else model[1])
-                ],
-            },
-            "not_numbers": {
-                "with_everyone": dict(outcomes.with_everyone),
-                "without_an_individual": dict(outcomes.without_an_individual),
-            },
-            "atoms": [asdict(atom) for atom in outcomes.atoms],
-            "words": {
-                "asked": full_summary.asked,
-                "figures": list(full_summary.sentences),
-                "alarms": list(full_summary.alarms),
-                "warnings": list(full_summary.warnings),
-                "notes": list(full_summary.notes),
-            },
-        }
+        return audit_to_json(self, epsilons)
 
     def __str__(self) -> str:
         """The summary as lines, with bounds and checks."""
@@ -512,35 +452,8 @@ class Audit:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write to one file of mode 0600, which `load` reads; the format is in docs/formats.md."""
-        # With earlier releases, save the vector without noise: the noise for measuring is drawn again on loading.
-        without_noise = self.results if self.composition is None else self.composition.results
-        meta, arrays = without_noise.to_parts()
-        known, arrays_too = known_to_parts(self.measured_against)
-        totals = None
-        if isinstance(self.risk, TotalledRisk):
-            totals, of_totals = totals_to_parts(self.risk)
-            arrays_too |= of_totals
-        facts = {
-            "known": known,
-            "totals": totals,
-            "nothing_known": nothing_known_to_json(self.nothing_known),
-            "composition": None if self.composition is None else self.composition.to_json(),
-            "text": self.text,
-            "scope": self.scope,
-            "empriv": version("empriv"),
-            "query": self.query,
-            "epsilons": list(self.epsilons),
-            "source": origin_to_json(self.origin),
-            "density": density_to_json(self.density),
-            "component": self.component,
-            "n_components": self.n_components,
-            "times": self.times,
-            "unit": self.unit,
-            "noun": self.noun,
-            "paper": self.paper,
-            "targets": [target.to_json() for target in self.targets],
-        }
-        write_archive(path, kind="audit", meta={**meta, **facts}, arrays={**arrays, **arrays_too})
+        meta, arrays = audit_to_parts(self)
+        write_archive(path, kind="audit", meta=meta, arrays=arrays)
 
     def release(
         self,
@@ -628,48 +541,7 @@ def _key(epsilon: npt.ArrayLike, level: float) -> tuple[Any, ...]:
     return (np.shape(epsilon), tuple(np.ravel(np.asarray(epsilon, float)).tolist()), level)
 
 
-def _chunks_json(risk: TotalledRisk) -> dict[str, Any]:
-    """What JSON says of people who were measured in chunks."""
-    at = [{"delta": delta, "epsilon": _finite_or_none(risk.epsilon(delta))} for delta in risk.deltas]
-    histograms = [{name: column.tolist() for name, column in risk.histogram(e).items()} for e in risk.epsilons]
-    return {
-        "kept": risk.results.n_individuals,
-        "epsilons": list(risk.epsilons),
-        "epsilon_at": at,
-        "histograms": histograms,
-    }
-
-
-def _joint_json(risk: TableRisk, epsilons: Sequence[float]) -> dict[str, Any]:
-    """What JSON says about several numbers together."""
-    return {
-        "dimension": len(risk.fit.kept),
-        "parameters": risk.fit.rank,
-        "from_below": int(risk.from_below.sum()),
-        "components": {
-            name: [
-                {"epsilon": figure.epsilon, "delta": figure.delta, "total_risk": figure.total_risk}
-                for figure in figures(part, epsilons)
-            ]
-            for name, part in risk.each_number.items()
-        },
-        "leaks": [
-            {
-                "direction": leak.direction,
-                "what": leak.what,
-                "n_individuals": leak.n_individuals,
-                "largest_share": leak.largest_share,
-            }
-            for leak in risk.leaks
-        ],
-    }
-
-
 _SAMPLED = Message(
     "sampled",
     "Judged for the answer of one secret sample: who was sampled is protected, not what the whole table says.",
 )
-
-
-def _finite_or_none(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None

@@ -2,45 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from empriv.auditing.audit import Audit
+from empriv.auditing.chunked import ChunkModel, ChunkOptions
 from empriv.auditing.composing import Composition, composition
-from empriv.auditing.in_chunks import (
+from empriv.auditing.files import facts_from_parts, known_from_parts, totals_from_parts
+from empriv.auditing.knowledge import infer_public_knowledge, known_values
+from empriv.auditing.memory import (
     KEEP,
     ChunkRequest,
     goes_in_chunks,
     known_in_chunks,
     measured_in_chunks,
     measured_results,
-    totals_from_parts,
-    values_of_everyone,
 )
-from empriv.auditing.knowledge import (
-    infer_public_knowledge,
-    known_from_parts,
-    known_values,
-    nothing_known_from_json,
-)
+from empriv.auditing.totals import TotalledRisk
 from empriv.base.arguments import noun_name, rising_deltas, rising_epsilons, unit_name, whole_number
 from empriv.base.storage import WRONG_FACTS, read_archive
-from empriv.base.targets import parse_targets, targets_from_json
-from empriv.collecting.origins import describe, origin_from_json, text, text_or_none
+from empriv.base.targets import parse_targets
+from empriv.collecting.origins import describe
 from empriv.errors import FileFormatError, InputError
 from empriv.ledger import Ledger, identity_of
 from empriv.measuring import measure
-from empriv.measuring.densities.density import Density, density_or_default
-from empriv.measuring.densities.specs import density_from_json
+from empriv.measuring.densities.density import Density, density_from_json, density_or_default
 from empriv.measuring.given.reader_knowledge import AUTO, Given, Known, as_said
 from empriv.measuring.measures import measure_known
 from empriv.noise.noise import Noise
 from empriv.noise.table_noise import TableNoise
 from empriv.results import Results
-from empriv.scale.measure_chunks import ChunkModel, ChunkOptions
-from empriv.scale.totalled_risk import TotalledRisk
 
 if TYPE_CHECKING:
     from empriv.collecting import Databases, Engine
@@ -173,7 +166,7 @@ def audit(
     if isinstance(data, Databases) and queries:
         opened, run = run.on(data, cluster=results_table is not None)
         options = replace(options, ordered=said.ordered and data.draws is None)  # random databases have no order
-        known_of_rows = known_in_chunks(said, density, values_of_everyone(said, data, opened, run))
+        known_of_rows = known_in_chunks(said, density, data, opened, run)
         asked = ChunkRequest(in_chunks, results_table, options, said, known_of_rows, ledger is not None)
         if goes_in_chunks(asked, queries, data, opened, run):
             found = measured_in_chunks(asked, queries[0], data, opened, run)
@@ -231,7 +224,10 @@ def load(path: str | PathLike[str], *, density: Density | None = None) -> Audit 
             return TableNoise.load(path)
         return Results.from_parts(meta, arrays)
     results = Results.from_parts(meta, arrays)
-    facts = _facts(meta)
+    try:
+        facts = facts_from_parts(meta)
+    except WRONG_FACTS as error:
+        raise FileFormatError(_DAMAGED) from error
     given_density = density is not None
     if density is None:
         if meta["density"] is None:
@@ -304,7 +300,14 @@ def with_known(alone: Audit, known: Known | None, data: Databases | None, run: R
     if isinstance(known, Given) and known.only_auto:
         against, nothing_known = infer_public_knowledge(alone.results, alone.density)
         return replace(alone, against=against, nothing_known=nothing_known)
-    values = known_values(known, data, databases=alone.results.databases, run=run)
+
+    def collect(quantity: Any) -> Results:
+        from empriv.collecting.run_query import run_query
+
+        assert data is not None
+        return run_query(data, quantity, run.of_another_query())
+
+    values = known_values(known, None if data is None else collect, databases=alone.results.databases)
     return replace(alone, against=measure_known(alone.results, known, values, density=alone.density))
 
 
@@ -326,35 +329,3 @@ def _one_component(results: Results, names: Sequence[str], component: str, group
 
 def _name(function: Callable[..., Any]) -> str:
     return str(getattr(function, "__qualname__", type(function).__qualname__))
-
-
-def _flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError("paper")
-    return value
-
-
-def _facts(meta: Mapping[str, Any]) -> dict[str, Any]:
-    """Facts of a saved audit, each of them checked."""
-    try:
-        source = origin_from_json(meta["source"])
-        component, n_components = text_or_none(meta["component"]), meta["n_components"]
-        if not isinstance(n_components, int | None) or (component is None) != (n_components is None):
-            raise TypeError("n_components")
-        return {
-            "epsilons": rising_epsilons(meta["epsilons"]),
-            "query": text(meta["query"]),
-            "origin": source,
-            "component": component,
-            "n_components": n_components,
-            "text": text_or_none(meta.get("text")),
-            "scope": text(meta.get("scope", "")),
-            "times": whole_number("times", meta.get("times", 1), least=1),
-            "unit": unit_name(meta.get("unit", "")),
-            "noun": noun_name(meta.get("noun", "")),
-            "paper": _flag(meta.get("paper", False)),
-            "targets": targets_from_json(meta.get("targets", ())),
-            "nothing_known": nothing_known_from_json(meta.get("nothing_known")),
-        }
-    except WRONG_FACTS as error:
-        raise FileFormatError(_DAMAGED) from error

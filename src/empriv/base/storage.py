@@ -101,6 +101,11 @@ def write_archive(
     path: str | PathLike[str], *, kind: str, meta: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]
 ) -> None:
     """Write one archive; ``meta`` must be JSON, ``arrays`` must not hold objects."""
+    write_atomically(path, archive_to_bytes(kind=kind, meta=meta, arrays=arrays))
+
+
+def archive_to_bytes(*, kind: str, meta: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
+    """The bytes of an archive."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         header = {"format": "empriv", "version": FORMAT_VERSION, "kind": kind, **meta}
@@ -108,20 +113,24 @@ def write_archive(
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, np.ascontiguousarray(array), allow_pickle=False)
-    write_atomically(path, buffer.getvalue())
+    return buffer.getvalue()
 
 
 def read_archive(path: str | PathLike[str], *, kinds: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Meta and arrays of an archive of one of these kinds. A file may come from anybody.
+    """Meta and arrays of an archive of one of these kinds. A file may come from anybody."""
+    # Read whole first: whatever fails after that is damage, and not the disk's.
+    return archive_from_bytes(file_path(path).read_bytes(), kinds=kinds)
+
+
+def archive_from_bytes(content: bytes, *, kinds: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The inverse of `archive_to_bytes`, for bytes that may come from anybody.
 
     What each member would need is asked first, nothing is inflated beyond that, and members that are not of the kind
     are not read.
     """
-    # Read whole first: whatever fails after that is damage, and not the disk's.
-    whole = file_path(path).read_bytes()
     try:
-        with zipfile.ZipFile(io.BytesIO(whole)) as archive:
-            members = _members(archive, len(whole))
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            members = _members(archive, len(content))
             meta = _meta(_inflated(archive, members["meta.json"]), kinds)
             arrays = {
                 name: _array(archive, members[f"{name}.npy"], wanted)

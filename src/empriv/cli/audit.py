@@ -129,7 +129,7 @@ def audit(
 
 def _estimate(settings: Settings) -> None:
     """Print what an audit will take, or write it with --json."""
-    from empriv.auditing.costs import estimate
+    from empriv.auditing.memory import estimate
     from empriv.collecting.run_query import Run
 
     bar = bar_of((LOOKING,), quiet=settings.silent)

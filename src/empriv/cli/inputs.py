@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def audit_of(settings: Settings, engine: Any) -> Audit:
     """The audit that settings ask for."""
     import empriv
-    from empriv.auditing.in_chunks import KEEP
+    from empriv.auditing.memory import KEEP
     from empriv.ledger import Ledger
 
     audited = empriv.audit(
@@ -66,7 +66,7 @@ def unsaid(sentence: str) -> None:
 
 def density_from_name(name: str) -> Any:
     """The density of a name."""
-    from empriv.measuring.densities.specs import density_from_text
+    from empriv.measuring.densities.density import density_from_text
 
     return density_from_text(name)
 

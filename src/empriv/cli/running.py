@@ -183,7 +183,7 @@ def judged(
     ranked_at = max(given, key=_how_bad).epsilon if given else asked_at[0]
     exposed = None
     if settings.top and (summary is not None or facts is not None):
-        from empriv.auditing.ranking import most_exposed, names_of
+        from empriv.auditing.summary import most_exposed, names_of
 
         names = names_of(audit.results, None if settings.show_ids else salt)
         exposed = most_exposed(audit, ranked_at, names, settings.top)

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from empriv.auditing.ranking import MostExposed
-    from empriv.auditing.summary import Summary
+    from empriv.auditing.summary import MostExposed, Summary
     from empriv.validate.verdict import Verdict
     from empriv.words.decision import Decision
 

@@ -1,7 +1,7 @@
 """Results, verified by deletion: who is left out of an answer is really out of it, whatever the query's text is.
 
 On a few databases, drawn at random, people are really deleted. A connection of its own holds their rows and nothing
-else (`Apart`), and while a query is asked of one database, the rows of the others are deleted too. There
+else (`IsolatedRows`), and while a query is asked of one database, the rows of the others are deleted too. There
 
 1. the query as it was written, run on the rows that are left, must give what the rewritten statement gives without
    those who were deleted: half of the people, many times, and single individuals;
@@ -29,7 +29,7 @@ import numpy.typing as npt
 from sqlglot import exp
 
 from empriv.collecting.assemble import NO_GROUP, Group, group_value
-from empriv.collecting.engines.engine import Apart, Engine, Gone, Rows, Session
+from empriv.collecting.engines.engine import Deletion, Engine, IsolatedRows, Rows, Session
 from empriv.collecting.function_runs import ALONE, HALVES, MOST_DATABASES
 from empriv.collecting.queries import Query
 from empriv.collecting.sources import Databases
@@ -60,8 +60,8 @@ MISMATCH = (
 )
 
 Numbers = list[tuple[float, int]]
-Told = Mapping[Group, Numbers] | None
-"""Numbers and outcomes of the items for each group that is there; None where the query failed."""
+ByGroup = Mapping[Group, Numbers] | None
+"""Numbers and outcomes of the items for each group that exists; None where the query failed."""
 
 
 def verify(
@@ -102,17 +102,17 @@ def verify(
     if not chosen:
         return None
     rounding = _rounding(query, session) if rewritten else _ROUNDED
-    with engine.apart(session, data, chosen) as apart:
+    with engine.isolated(session, data, chosen) as rows:
         # One that fails must not make the others fall back with it.
         for some in [chosen] if rewritten else [[j] for j in chosen]:
             check_databases(
-                apart, query, results, some, halves=halves, rounding=rounding, rewritten=rewritten, chance=chance
+                rows, query, results, some, halves=halves, rounding=rounding, rewritten=rewritten, chance=chance
             )
     return Verified(len(chosen), halves)
 
 
 def check_databases(
-    apart: Apart,
+    rows: IsolatedRows,
     query: Query,
     results: Results,
     chosen: Sequence[int],
@@ -126,7 +126,7 @@ def check_databases(
 
     Parameters
     ----------
-    apart : the rows of these databases
+    rows : of these databases
     query : as it was written
     results : the audit's answers
     chosen : positions of the databases
@@ -135,44 +135,46 @@ def check_databases(
     rewritten : whether the audit's answers come from a rewritten statement
     chance : draws individuals
     """
-    entries = {gone: entry for j in chosen for gone, entry in _alone(results, j, apart.individuals, chance)}
-    draws = [Gone(j, draw=draw) for j in chosen for draw in range(halves)]
-    both = [replace(gone, half=half) for gone in draws for half in (0, 1)]
-    asked = [*map(Gone, chosen), *entries, *both]
-    written = _AsWritten(apart, query)
-    told = dict(zip(asked, written.ask(asked), strict=True))
-    with apart.repeated([*draws, *entries]) as repeated:
-        found = _found(repeated, query, written.labels)
-    place = {gone: k for k, gone in enumerate([*draws, *entries])}
-    here = {Gone(j): found.everyone(place[Gone(j, draw=0)]) for j in chosen}
-    here |= {gone: found.without(place[replace(gone, half=0)], gone.half) for gone in (*entries, *both)}
-    audited = {Gone(j): _told(results, results.q[j], results.outcomes[j], written.labels) for j in chosen}
-    for gone, entry in entries.items():
-        audited[gone] = _told(results, results.entry_q[entry], results.entry_outcomes[entry], written.labels)
-    sizes = _sizes([*told.values(), *here.values()])
+    entries = {one: entry for j in chosen for one, entry in _individuals(results, j, rows.individuals, chance)}
+    draws = [Deletion(j, draw=draw) for j in chosen for draw in range(halves)]
+    both = [replace(one, half=half) for one in draws for half in (0, 1)]
+    deletions = [*map(Deletion, chosen), *entries, *both]
+    as_written = _AsWritten(rows, query)
+    written = dict(zip(deletions, as_written.ask(deletions), strict=True))
+    with rows.repeated([*draws, *entries]) as repeated:
+        by_halves = _answers_by_halves(repeated, query, as_written.labels)
+    place = {one: k for k, one in enumerate([*draws, *entries])}
+    found = {Deletion(j): by_halves.everyone(place[Deletion(j, draw=0)]) for j in chosen}
+    found |= {one: by_halves.without(place[replace(one, half=0)], one.half) for one in (*entries, *both)}
+    audited = {Deletion(j): _by_group(results, results.q[j], results.outcomes[j], as_written.labels) for j in chosen}
+    for one, entry in entries.items():
+        audited[one] = _by_group(results, results.entry_q[entry], results.entry_outcomes[entry], as_written.labels)
+    sizes = _sizes([*written.values(), *found.values()])
     # Where rows of other databases made the audit leave its exact sums, what is lost by rounding tells of those rows:
     # answers must agree for their own size, and not for that of what cancels in them.
-    fell_back = found.rewritten and not rewritten
-    exact = fell_back or (found.rewritten and rounding < _ROUNDED)
-    for gone, answer in audited.items():
-        if not _agree(answer, here[gone], rounding, None if fell_back else sizes) and (
-            exact or not written.is_close(answer, gone, found.rewritten)
+    fell_back = by_halves.rewritten and not rewritten
+    exact = fell_back or (by_halves.rewritten and rounding < _ROUNDED)
+    for one, answer in audited.items():
+        if not _agree(answer, found[one], rounding, None if fell_back else sizes) and (
+            exact or not as_written.is_close(answer, one, by_halves.rewritten)
         ):
             raise QueryError(MISMATCH)
     rounded = False
-    for gone, answer in told.items():
-        same = _agree(answer, here[gone], 0.0)
+    for one, answer in written.items():
+        same = _agree(answer, found[one], 0.0)
         rounded |= not same
         if not (
-            same or _agree(answer, here[gone], _ROUNDED, sizes) or written.is_close(here[gone], gone, found.rewritten)
+            same
+            or _agree(answer, found[one], _ROUNDED, sizes)
+            or as_written.is_close(found[one], one, by_halves.rewritten)
         ):
             raise QueryError(MISMATCH)
-    if rounded and found.rewritten:
+    if rounded and by_halves.rewritten:
         some = draws[int(chance.integers(len(draws)))]
-        for gone in (replace(some, half=0), replace(some, half=1)):
-            with apart.repeated([some]) as repeated, apart.without(gone):
-                left = _found(repeated, query, written.labels).everyone(0)
-            if not _agree(left, here[gone], _rounding(query, repeated), sizes):
+        for one in (replace(some, half=0), replace(some, half=1)):
+            with rows.repeated([some]) as repeated, rows.without(one):
+                left = _answers_by_halves(repeated, query, as_written.labels).everyone(0)
+            if not _agree(left, found[one], _rounding(query, repeated), sizes):
                 raise QueryError(MISMATCH)
 
 
@@ -185,18 +187,18 @@ def _chosen(members: IntArray, data: Databases, chance: np.random.Generator) -> 
     return [int(j) for k, j in enumerate(drawn) if k == 0 or members[drawn[: k + 1]].sum() <= most]
 
 
-def _alone(
-    results: Results, database: int, individuals: npt.NDArray[Any], chance: np.random.Generator
-) -> list[tuple[Gone, int]]:
-    """Some who are in a database, and their entries in the results."""
+def _individuals(
+    results: Results, database: int, labels: npt.NDArray[Any], chance: np.random.Generator
+) -> list[tuple[Deletion, int]]:
+    """Some who are in a database, and their entries in the results; ``labels`` are of those who have rows."""
     entries = np.flatnonzero(results.entry_database == database)
     chosen = chance.permutation(entries)[:ALONE]
     owners = np.searchsorted(results.starts, chosen, side="right") - 1
-    place = {text: position for position, text in enumerate(individuals.astype(np.str_).tolist())}
-    labels = results.individuals[owners].astype(np.str_).tolist()
+    place = {text: position for position, text in enumerate(labels.astype(np.str_).tolist())}
+    texts = results.individuals[owners].astype(np.str_).tolist()
     return [
-        (Gone(database, individual=place[text]), int(entry))
-        for text, entry in zip(labels, chosen, strict=True)
+        (Deletion(database, individual=place[text]), int(entry))
+        for text, entry in zip(texts, chosen, strict=True)
         if text in place
     ]
 
@@ -212,63 +214,65 @@ def _rounding(query: Query, session: Session) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class _Found:
+class _HalvesAnswers:
     """What a session of halves answers: None if there is no group in any of them."""
 
     results: Results | None
     rewritten: bool
     labels: Mapping[Group, Group]
 
-    def everyone(self, database: int) -> Told:
+    def everyone(self, database: int) -> ByGroup:
         found = self.results
-        return {} if found is None else _told(found, found.q[database], found.outcomes[database], self.labels)
+        return {} if found is None else _by_group(found, found.q[database], found.outcomes[database], self.labels)
 
-    def without(self, database: int, half: int) -> Told:
+    def without(self, database: int, half: int) -> ByGroup:
         found = self.results
         if found is None:
             return {}
         for i in np.flatnonzero(found.individuals == half):
             entries = np.arange(found.starts[i], found.starts[i + 1])
             for entry in entries[found.entry_database[entries] == database]:
-                return _told(found, found.entry_q[entry], found.entry_outcomes[entry], self.labels)
+                return _by_group(found, found.entry_q[entry], found.entry_outcomes[entry], self.labels)
         return self.everyone(database)  # who has no row that is read changes nothing
 
 
-def _found(session: Session, query: Query, labels: Mapping[Group, Group]) -> _Found:
+def _answers_by_halves(session: Session, query: Query, labels: Mapping[Group, Group]) -> _HalvesAnswers:
     try:
         results, rewritten = answered(session, query, show=False, notice=lambda _: None, refuse=False)
     except QueryError as error:
         if str(error) != NO_GROUP:
             raise
-        return _Found(None, False, labels)
-    return _Found(results, rewritten, labels)
+        return _HalvesAnswers(None, False, labels)
+    return _HalvesAnswers(results, rewritten, labels)
 
 
-def _told(results: Results, values: npt.NDArray[Any], codes: npt.NDArray[Any], labels: Mapping[Group, Group]) -> Told:
-    """One of the results, by group; a group of which all is NULL is not there."""
+def _by_group(
+    results: Results, values: npt.NDArray[Any], codes: npt.NDArray[Any], labels: Mapping[Group, Group]
+) -> ByGroup:
+    """One of the results, by group; a group of which all is NULL does not exist."""
     numbers = [(float(value), int(code)) for value, code in zip(np.ravel(values), np.ravel(codes), strict=True)]
     if all(code == Outcome.ERROR for _, code in numbers):
         return None
     if results.cells is None:
         return {(): numbers}
-    told: dict[Group, Numbers] = {}
+    groups: dict[Group, Numbers] = {}
     for cell, number in zip(results.cells, numbers, strict=True):
         group = tuple(value for _, value in cell.keys)
-        told.setdefault(labels.get(group, group), []).append(number)
-    return {group: of for group, of in told.items() if any(code != Outcome.NULL for _, code in of)}
+        groups.setdefault(labels.get(group, group), []).append(number)
+    return {group: of for group, of in groups.items() if any(code != Outcome.NULL for _, code in of)}
 
 
-def _sizes(told: Iterable[Told]) -> dict[Group, list[float]]:
+def _sizes(answers: Iterable[ByGroup]) -> dict[Group, list[float]]:
     """How large the numbers of each group are at most: where they are added up, one may be 0 but for rounding."""
     sizes: dict[Group, list[float]] = {}
-    for answer in told:
+    for answer in answers:
         for group, numbers in (answer or {}).items():
             mine = [abs(value) if code == Outcome.NUMBER else 0.0 for value, code in numbers]
             sizes[group] = list(map(max, mine, sizes.get(group, mine)))
     return sizes
 
 
-def _agree(one: Told, other: Told, tolerance: float, sizes: Mapping[Group, list[float]] | None = None) -> bool:
+def _agree(one: ByGroup, other: ByGroup, tolerance: float, sizes: Mapping[Group, list[float]] | None = None) -> bool:
     """Whether two answers are the same, apart from a difference of numbers relative to their size."""
     if one is None or other is None:
         return one is other
@@ -279,11 +283,11 @@ def _agree(one: Told, other: Told, tolerance: float, sizes: Mapping[Group, list[
                 return False
             continue
         size = (sizes or {}).get(group) or [0.0] * len(mine)
-        for (value, code), (value_there, code_there), largest in zip(mine, its, size, strict=True):
-            if code != code_there:
+        for (value, code), (other_value, other_code), largest in zip(mine, its, size, strict=True):
+            if code != other_code:
                 return False
-            away = abs(value - value_there)
-            if code == Outcome.NUMBER and away > tolerance * max(abs(value), abs(value_there), largest):
+            away = abs(value - other_value)
+            if code == Outcome.NUMBER and away > tolerance * max(abs(value), abs(other_value), largest):
                 return False
     return True
 
@@ -294,35 +298,35 @@ class _AsWritten:
     ``labels`` are other names of the groups, as somebody else may write them, with those that they have here.
     """
 
-    def __init__(self, apart: Apart, query: Query) -> None:
+    def __init__(self, rows: IsolatedRows, query: Query) -> None:
         assert query.select is not None
-        self.apart, self.query = apart, query
+        self.rows, self.query = rows, query
         self.labels: dict[Group, Group] = {}
         self.statement = _as_numbers(query.select, query)
         self.compensated = _as_numbers(query.select.transform(_compensated), query)
 
-    def ask(self, gone: Sequence[Gone], *, shuffled: bool = False, compensated: bool = False) -> list[Told]:
+    def ask(self, deletions: Sequence[Deletion], *, shuffled: bool = False, compensated: bool = False) -> list[ByGroup]:
         statement = self.compensated if compensated else self.statement
-        return [self._read(rows) for rows in self.apart.ask(statement, gone, shuffled=shuffled)]
+        return [self._read(rows) for rows in self.rows.ask(statement, deletions, shuffled=shuffled)]
 
-    def is_close(self, answer: Told, gone: Gone, rewritten: bool) -> bool:
+    def is_close(self, answer: ByGroup, deletion: Deletion, rewritten: bool) -> bool:
         """Whether an answer differs by no more than what the order of the rows makes in sums of doubles.
 
         What a rewritten statement adds up exactly may be any of these; what the engine added up itself may differ by
         rounding only, since it could hide behind an order.
         """
-        orders = self.ask([gone] * SHUFFLES, shuffled=True)
-        if rewritten and any(_agree(answer, told, _ROUNDED) for told in (*orders, *self._compensated(gone))):
+        orders = self.ask([deletion] * SHUFFLES, shuffled=True)
+        if rewritten and any(_agree(answer, order, _ROUNDED) for order in (*orders, *self._compensated(deletion))):
             return True
-        if answer is None or any(told is None or told.keys() != answer.keys() for told in orders):
+        if answer is None or any(order is None or order.keys() != answer.keys() for order in orders):
             return False
         for group, numbers in answer.items():
             for k, (value, code) in enumerate(numbers):
-                there = [told[group][k] for told in orders if told is not None]
-                if any(other != code for _, other in there):
+                others = [order[group][k] for order in orders if order is not None]
+                if any(other != code for _, other in others):
                     return False
                 if code == Outcome.NUMBER:
-                    values = np.array([number for number, _ in there])
+                    values = np.array([number for number, _ in others])
                     spread = float(np.ptp(values))
                     if not rewritten and spread > _ROUGH * float(np.max(np.abs(values))):
                         return False
@@ -330,23 +334,23 @@ class _AsWritten:
                         return False
         return True
 
-    def _compensated(self, gone: Gone) -> list[Told]:
+    def _compensated(self, deletion: Deletion) -> list[ByGroup]:
         try:
-            return self.ask([gone], compensated=True)
+            return self.ask([deletion], compensated=True)
         except QueryError:  # a sum of what only sum() adds up
             return []
 
-    def _read(self, rows: Rows | None) -> Told:
+    def _read(self, rows: Rows | None) -> ByGroup:
         if rows is None:
             return None
         n_keys = len(self.query.keys)
-        told: dict[Group, Numbers] = {}
+        groups: dict[Group, Numbers] = {}
         for row in rows:
             keys, texts, items = row[:n_keys], row[n_keys : 2 * n_keys], row[2 * n_keys :]
             group = tuple(map(group_value, texts))
             self.labels[tuple(map(label, keys))] = group
-            told[group] = [_number(item) for item in items]
-        return told
+            groups[group] = [_number(item) for item in items]
+        return groups
 
 
 def _number(value: float | None) -> tuple[float, int]:
@@ -361,7 +365,7 @@ def _as_numbers(select: exp.Expr, query: Query) -> exp.Select:
     """The query with its keys as they are and as text, and its results as doubles."""
     count = len(query.keys) + len(query.items)
     names = [f"c{k}" for k in range(count)]
-    table = exp.TableAlias(this=exp.to_identifier("told"), columns=[exp.to_identifier(name) for name in names])
+    table = exp.TableAlias(this=exp.to_identifier("answer"), columns=[exp.to_identifier(name) for name in names])
     keys = [names[k] for k in query.keys]
     return exp.select(
         *keys, *(f"CAST({key} AS VARCHAR)" for key in keys), *(f"CAST({names[k]} AS DOUBLE)" for k in query.items)

@@ -95,7 +95,7 @@ def presence_of(
 def collect_calls(
     query: FunctionQuery,
     fetch: Fetch,
-    there: Presence,
+    presence: Presence,
     *,
     jobs: int | None = None,
     checkpoint: str | PathLike[str] | None = None,
@@ -108,7 +108,7 @@ def collect_calls(
     query : what is called
     fetch : gives the rows of a database. It is pickled with every chunk: it should hold where the data is, or NumPy
         arrays (which joblib shares between processes), rather than large objects.
-    there : who is in which database
+    presence : who is in which database
     jobs : number of processes; None uses all cores
     checkpoint : a file that keeps finished work, so that a run interrupted in any way continues from there when called
         again with the same arguments. It is never deleted here: the caller does that once the results are safe. It
@@ -119,29 +119,29 @@ def collect_calls(
     Notes
     -----
     An exception raised by the function is an outcome, `Outcome.ERROR`, unless it is raised on every database. Without
-    ``draws``, the function is called once more on one database, and refused if its answer differs there.
+    ``draws``, the function is called once more on one database, and refused if its answer differs presence.
     """
-    total = len(there.databases) + len(there.entry_database)
+    total = len(presence.databases) + len(presence.entry_database)
     chunks: list[Chunk] = []
     with ExitStack() as stack:
         keep = None
         if checkpoint is not None:
             drawn = None if query.draws is None else (query.draws, SEEDING)
             mark = fingerprint(
-                query.function, drawn, query.seed, there.databases, there.individuals, there.starts,
-                there.entry_database,
+                query.function, drawn, query.seed, presence.databases, presence.individuals, presence.starts,
+                presence.entry_database,
             )  # fmt: skip
             keep = stack.enter_context(open_checkpoint(checkpoint, mark, of=_MARKED))
             chunks.extend(map(Chunk.from_bytes, keep.pieces.values()))
         calls = query.draws or 1
         advance = stack.enter_context(progress_bar(total * calls, "Calls without each individual", show=progress))
         advance(sum(len(chunk.values) for chunk in chunks) * calls)
-        crew = _Crew(jobs)
+        workers = _Workers(jobs)
         names = next((chunk.names for chunk in chunks if chunk.names is not None), None)
-        while tasks := _next_tasks(there, chunks, crew.workers):
+        while tasks := _next_tasks(presence, chunks, workers.count):
             if tasks[0].first > 0:
                 _refuse_if_all_failed(chunks)
-            with closing(crew.run(query, fetch, tasks)) as fresh:
+            with closing(workers.run(query, fetch, tasks)) as fresh:
                 for chunk in fresh:
                     names = chunk.names if names is None else names
                     # Checked here as well as in `assemble_calls`, so as not to fail after hours of work.
@@ -150,17 +150,17 @@ def collect_calls(
                         keep.put(chunk.to_bytes())
                     chunks.append(chunk)
                     advance(len(chunk.values) * calls)
-    return assemble_calls(chunks, there, query.draws)
+    return assemble_calls(chunks, presence, query.draws)
 
 
-def _next_tasks(there: Presence, chunks: list[Chunk], workers: int) -> list[ChunkTask]:
+def _next_tasks(presence: Presence, chunks: list[Chunk], workers: int) -> list[ChunkTask]:
     """What remains to do: first everyone on each database, which shows how long calls take; then the rest."""
-    n_databases = len(there.databases)
-    left = _unfinished(there, chunks)
+    n_databases = len(presence.databases)
+    left = _unfinished(presence, chunks)
     # On the first database with anybody in it, a function not declared randomised must give the same answer twice.
-    first = int(np.argmax(np.diff(there.firsts) > 0))
+    first = int(np.argmax(np.diff(presence.firsts) > 0))
     everyone = [
-        ChunkTask(j, 0, np.array([-1]), there.members(j), math.inf, twice=j == first)
+        ChunkTask(j, 0, np.array([-1]), presence.members(j), math.inf, twice=j == first)
         for j in range(n_databases)
         if 0 in left[j][:1]
     ]
@@ -174,15 +174,15 @@ def _next_tasks(there: Presence, chunks: list[Chunk], workers: int) -> list[Chun
     tasks = []
     for j in range(n_databases):
         size = max(1, min(int(seconds / call_seconds[j]), _CHUNK_BYTES // item_bytes))
-        members = there.members(j)
+        members = presence.members(j)
         for stretch in _stretches(left[j], size):
             whom = members[stretch.start - 1 : stretch.stop - 1]
             tasks.append(ChunkTask(j, stretch.start, whom, None, 2 * seconds))
     return tasks
 
 
-def _unfinished(there: Presence, chunks: list[Chunk]) -> list[npt.NDArray[np.int64]]:
-    finished = [np.zeros(there.n_items(j), np.bool_) for j in range(len(there.databases))]
+def _unfinished(presence: Presence, chunks: list[Chunk]) -> list[npt.NDArray[np.int64]]:
+    finished = [np.zeros(presence.n_items(j), np.bool_) for j in range(len(presence.databases))]
     for chunk in chunks:
         finished[chunk.database][chunk.first : chunk.stop] = True
     return [np.flatnonzero(~flags) for flags in finished]
@@ -206,7 +206,7 @@ def _seconds_of_an_item(chunks: list[Chunk], n_databases: int) -> npt.NDArray[np
     return np.maximum(calls, 1e-7) / items
 
 
-class _Crew:
+class _Workers:
     """Runs the chunks: in this process while the work is short, then with joblib's workers."""
 
     def __init__(self, jobs: int | None) -> None:
@@ -214,7 +214,7 @@ class _Crew:
 
         self._jobs = -1 if jobs is None else jobs_or_none(jobs)
         self._local_until = -math.inf if jobs is not None else time.monotonic() + _LOCAL_SECONDS
-        self.workers = max(1, int(effective_n_jobs(self._jobs)))
+        self.count = max(1, int(effective_n_jobs(self._jobs)))
 
     def run(self, query: FunctionQuery, fetch: Fetch, tasks: list[ChunkTask]) -> Generator[Chunk, None, None]:
         """Chunks as they are finished, in any order."""
@@ -261,22 +261,22 @@ def _refuse_if_all_failed(chunks: list[Chunk]) -> None:
         )
 
 
-def assemble_calls(chunks: list[Chunk], there: Presence, draws: int | None) -> Results:
+def assemble_calls(chunks: list[Chunk], presence: Presence, draws: int | None) -> Results:
     """Results from chunks, wherever they were run."""
     _refuse_if_all_failed(chunks)
     chunks = sorted(chunks, key=lambda chunk: (chunk.database, chunk.first))
     # The first database with components sets their order, by its answer with everyone, whichever chunk finished first.
     names = next((chunk.names for chunk in chunks if chunk.names is not None), None) or SCALAR
     shape = (draws or 1, max(len(names), 1))
-    q, entry_q = np.empty((len(there.databases), *shape)), np.empty((len(there.entries), *shape))
+    q, entry_q = np.empty((len(presence.databases), *shape)), np.empty((len(presence.entries), *shape))
     outcomes, entry_outcomes = np.empty(q.shape, np.int8), np.empty(entry_q.shape, np.int8)
     for chunk in chunks:
         at = places(chunk.names, names, database=chunk.database)
         skip = 1 if chunk.first == 0 else 0
         if skip:
             q[chunk.database], outcomes[chunk.database] = chunk.values[0][:, at], chunk.outcomes[0][:, at]
-        base = there.firsts[chunk.database] - 1
-        into = there.entries[base + chunk.first + skip : base + chunk.stop]
+        base = presence.firsts[chunk.database] - 1
+        into = presence.entries[base + chunk.first + skip : base + chunk.stop]
         entry_q[into], entry_outcomes[into] = chunk.values[skip:, :, at], chunk.outcomes[skip:, :, at]
     index = (slice(None), 0 if draws is None else slice(None), 0 if names == SCALAR else slice(None))
     return Results(
@@ -286,10 +286,10 @@ def assemble_calls(chunks: list[Chunk], there: Presence, draws: int | None) -> R
         entry_outcomes=np.ascontiguousarray(entry_outcomes[index]),
         components=None if names == SCALAR else names,
         draws=draws,
-        databases=there.databases,
-        individuals=there.individuals,
-        starts=there.starts,
-        entry_database=there.entry_database,
+        databases=presence.databases,
+        individuals=presence.individuals,
+        starts=presence.starts,
+        entry_database=presence.entry_database,
     )
 
 
@@ -426,8 +426,8 @@ def verify_calls(
     chance = np.random.default_rng(secrets.randbits(128))
     calls = results.n_databases + len(results.entry_database)
     halves = min(HALVES, max(1, calls // 200))
-    there = np.unique(results.entry_database)
-    chosen = chance.permutation(there)[: MOST_DATABASES if calls >= 1000 else 1]
+    present = np.unique(results.entry_database)
+    chosen = chance.permutation(present)[: MOST_DATABASES if calls >= 1000 else 1]
     for database in map(int, chosen):
         rows = GivenRows(*fetch(database))
         try:

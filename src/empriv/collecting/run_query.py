@@ -290,16 +290,16 @@ def _run_function(engine: Engine, data: Databases, function: Callable[..., Any],
             raise InputError("`checkpoint` and `jobs` must be None with Spark, which runs the function itself.")
         with engine.session(data) as remote:
             chunks = remote.run_calls(query, show=run.progress)
-            there = presence_of(remote.databases, remote.individuals, remote.presence())
-        return assemble_calls(chunks, there, run.draws)
+            presence = presence_of(remote.databases, remote.individuals, remote.presence())
+        return assemble_calls(chunks, presence, run.draws)
     with scratch_directory() as directory:
         with engine.session(data) as session:
             fetch = session.extract(directory)
-            there = presence_of(session.databases, session.individuals, session.presence())
+            presence = presence_of(session.databases, session.individuals, session.presence())
             sketches = _sketches(engine, session, data, run)
         fresh = copier(function)
         results = collect_calls(
-            query, fetch, there, jobs=run.jobs, checkpoint=run.checkpoint, progress=run.progress
+            query, fetch, presence, jobs=run.jobs, checkpoint=run.checkpoint, progress=run.progress
         )  # fmt: skip
         return replace(results, verified=verify_calls(query, fetch, results, fresh), rows=sketches)
 

@@ -120,7 +120,7 @@ class SpeaksArrow(Protocol):
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
 
 
-Source: TypeAlias = str | PathLike[str] | tuple[str | PathLike[str], str] | HasColumns | SpeaksArrow | Table
+Source: TypeAlias = str | PathLike[str] | HasColumns | SpeaksArrow | Table
 """One table as a user gives it: a path or glob, SQL text, a table of a database, a frame, or an Arrow stream."""
 
 
@@ -276,14 +276,8 @@ def subsamples(
     >>> empriv.collect(data, "avg(delay)").n_databases
     40
     """
-    return _drawn(
-        chosen(source, table, sql),
-        individual,
-        tables,
-        unidentified,
-        timezone,
-        _draws(count, "fraction", fraction, by, rng, split=False),
-    )
+    draws = _draws(count, "fraction", fraction, by, rng, split=False)
+    return _drawn(chosen(source, table, sql), individual, tables, unidentified, timezone, draws)
 
 
 def splits(
@@ -316,14 +310,8 @@ def splits(
     >>> empriv.collect(data, "avg(delay) FILTER (WHERE is_test)").n_databases
     20
     """
-    return _drawn(
-        chosen(source, table, sql),
-        individual,
-        tables,
-        unidentified,
-        timezone,
-        _draws(count, "test", test, by, rng, split=True),
-    )
+    draws = _draws(count, "test", test, by, rng, split=True)
+    return _drawn(chosen(source, table, sql), individual, tables, unidentified, timezone, draws)
 
 
 def repeats(
@@ -364,10 +352,6 @@ def table_of(source: Any) -> Table:
     """Parse one table as the user gave it."""
     if isinstance(source, Files | Stored | Select | Connected | Frame):
         return source
-    if isinstance(source, tuple):
-        if len(source) != 2 or not all(isinstance(part, str | PathLike) for part in source):
-            raise InputError('`source` as a tuple must be ("file.duckdb", "table").')
-        return _in_database(fspath(source[0]), str(source[1]), None)
     if isinstance(source, str | PathLike):
         return _text_table(fspath(source), is_path=not isinstance(source, str))
     if type(source).__module__.partition(".")[0] in {"pandas", "polars", "pyarrow", "pyspark"}:
@@ -438,7 +422,7 @@ def _in_database(place: str, table: str | None, sql: str | None) -> Table:
     if is_address(place):
         return Connected("postgresql", Address(place), table, sql)
     if is_sqlite(place):
-        return Connected("sqlite", Address(place.removeprefix("sqlite:///")), table, sql)
+        return Connected("sqlite", Address(place), table, sql)
     if sql is not None:
         raise InputError(
             "`sql` must be given for a PostgreSQL server or an SQLite file. "
@@ -450,7 +434,7 @@ def _in_database(place: str, table: str | None, sql: str | None) -> Table:
 def is_sqlite(path: str) -> bool:
     """Whether a file is one of SQLite, by its name or by how it begins: others call theirs .db too."""
     suffix = PurePath(path).suffix.lower()
-    if suffix in _SQLITE_FILES or path.startswith("sqlite:///"):
+    if suffix in _SQLITE_FILES:
         return True
     try:
         with Path(path).open("rb") as file:

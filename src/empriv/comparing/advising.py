@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -17,8 +17,10 @@ import numpy as np
 
 from empriv.auditing.audit import Audit
 from empriv.auditing.deciding import cover_with, reasons_against
-from empriv.auditing.knowledge import infer_public_knowledge, known_from_parts, known_to_parts
+from empriv.auditing.files import known_from_parts, known_to_parts
+from empriv.auditing.knowledge import infer_public_knowledge
 from empriv.auditing.make_audit import audit as audit_results
+from empriv.auditing.totals import refuse_totals
 from empriv.base.progress import progress as progress_bar
 from empriv.collecting.queries import queries_in
 from empriv.collecting.run_query import Run, run_query
@@ -39,7 +41,6 @@ from empriv.protocols.changed_queries import (
     zero_text,
 )
 from empriv.results import FloatArray, Outcome, Results
-from empriv.scale.totalled_risk import refuse_totals
 from empriv.validate.verdict import PASS, UNRESOLVED
 from empriv.words import what_to_do as words
 
@@ -240,10 +241,6 @@ def least_error(people: PeopleAdd, tried: Callable[[float, Results], Action]) ->
     return min(actions.values(), key=lambda action: (not action.meets, action.error))
 
 
-def _over_text(query: str, rows: int, _: Sequence[str]) -> str:
-    return least_rows_text(query, rows)
-
-
 @dataclass(frozen=True, eq=False)
 class _Trial:
     """The audit at hand, and what each attempt on it needs."""
@@ -257,6 +254,11 @@ class _Trial:
     saved: str
     config: str
     rng: int
+
+    @property
+    def individual(self) -> tuple[str, ...]:
+        """The columns that tell people, where they are known."""
+        return () if self.asked.origin is None else self.asked.origin.individual
 
     def attempts(self, granularity: float | None, noise: Noise | None) -> list[tuple[str, Callable[[], list[Action]]]]:
         """What is tried, each by its title; only noise where the answer as it is meets the target."""
@@ -340,26 +342,18 @@ class _Trial:
             return []
 
         def tried(at: float, published: Results) -> Action:
-            capped = audited_alike(self.asked, published)
             bound = at if summed is None and self.asked.times == 1 else None  # publications add up what was seen
-            designed = self._designed(None, capped, bound=bound)
-
-            def text(individual: Sequence[str]) -> str:
-                alone = capped_people_text(query, individual, at)
-                return alone if results is self.asked.results else zero_text(alone)
-
-            action = self._after("cap", capped, designed, text, bound=bound)
-            return replace(action, parameters={**action.parameters, "at": at})
+            text = capped_people_text(query, self.individual, at) if self.individual else ""
+            if text and results is not self.asked.results:
+                text = zero_text(text)
+            return self._with_noise("cap", {"at": at}, published, text, bound=bound)
 
         return [least_error(people, tried)]
 
     def zero(self, query: str) -> list[Action]:
         """0 where there is no answer, so that nobody decides whether there is one, with noise."""
         published = with_zeros(self.asked.results)
-        if published is None:
-            return []
-        changed = audited_alike(self.asked, published)
-        return [self._after("zero", changed, self._designed(None, changed), lambda _: zero_text(query))]
+        return [] if published is None else [self._with_noise("zero", {}, published, zero_text(query))]
 
     def minimum(self, query: str, data: Databases) -> list[Action]:
         """An average over at least so many rows, with noise: the number of rows with which both cost least.
@@ -371,17 +365,15 @@ class _Trial:
         if average is None:
             return []
         summed = self._collected(average, data)
-        at = summed.entry_database
-        own, own_rows = (summed.q[at] - summed.entry_q).T
         one = replace(self.asked.results, q=summed.q[:, 0], entry_q=summed.entry_q[:, 0])
         none = np.zeros_like
         totals = replace(one, outcomes=none(one.outcomes), entry_outcomes=none(one.entry_outcomes))
-        people, actions = PeopleAdd(totals, own, summed.q[:, 1], own_rows), []
-        for rows in sorted({max(2, math.ceil(two_digits(float(np.quantile(people.rows, few))))) for few in _FEW}):
-            changed = audited_alike(self.asked, people.over(rows))
-            designed = self._designed(None, changed)
-            action = self._after("minimum", changed, designed, partial(_over_text, query, rows))
-            actions.append(replace(action, parameters={**action.parameters, "rows": rows}))
+        people = PeopleAdd.of(totals, summed)
+        least = {max(2, math.ceil(two_digits(float(np.quantile(people.rows, few))))) for few in _FEW}
+        actions = [
+            self._with_noise("minimum", {"rows": rows}, people.over(rows), least_rows_text(query, rows))
+            for rows in sorted(least)
+        ]
         return [min(actions, key=lambda action: (not action.meets, action.error))]
 
     def _collected(self, query: str, data: Databases) -> Results:
@@ -452,24 +444,26 @@ class _Trial:
             command=self._noise_command(designed, self.saved), cover=cover_with(designed),
         )  # fmt: skip
 
-    def _after(
-        self, code: str, changed: Audit, designed: Noise, text: Callable[[Sequence[str]], str], *,
-        bound: float | None = None,
-    ) -> Action:  # fmt: skip
-        """Noise on a changed query, whose text is made of the columns that tell people; its error is from the answer
-        without either, where there was one."""
-        off = (changed.results.q - self.asked.results.q)[self.asked.results.outcomes == Outcome.NUMBER]
+    def _with_noise(
+        self, code: str, parameters: Mapping[str, Any], published: Results, text: str, *, bound: float | None = None
+    ) -> Action:
+        """Noise on what a changed query publishes; its error is from the answer without either, where there was one.
+
+        ``bound`` is the most that anybody moves it, where the query sees to that.
+        """
+        changed = audited_alike(self.asked, published)
+        designed = self._designed(None, changed, bound=bound)
+        off = (published.q - self.asked.results.q)[self.asked.results.outcomes == Outcome.NUMBER]
         error = float(np.abs(off[:, None] + designed.law.sample((len(off), _DRAWS), self.rng)).mean())
         declared = "" if bound is None else f" --bound {bound:.12g}"
         command = (
             f"empriv audit --config {shlex.quote(self.config)} --save capped.empriv && "
             f"{self._noise_command(designed, 'capped.empriv')}{declared}"
         )
-        individual = () if self.asked.origin is None else self.asked.origin.individual
-        toml = f"query = {json.dumps(text(individual), ensure_ascii=False)}\n" if individual else ""
+        toml = f"query = {json.dumps(text, ensure_ascii=False)}\n" if self.individual else ""
         return replace(
             self._noise_row(designed, changed), code=code, error=error, share=self._share(error), command=command,
-            toml=toml, parameters={"noise": designed.expected_error, "granularity": designed.step},
+            toml=toml, parameters={"noise": designed.expected_error, "granularity": designed.step, **parameters},
         )  # fmt: skip
 
     def _is_for_the_goal(self, noise: Noise) -> bool:

@@ -6,25 +6,26 @@ Figures come from the audits, the page and the chart from `report`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import version
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from empriv.auditing.audit import Audit
 from empriv.auditing.make_audit import DEFAULT_EPSILONS, audit, with_known
+from empriv.auditing.totals import refuse_totals
 from empriv.base.arguments import rising_epsilons
 from empriv.base.progress import progress
 from empriv.base.text import visible
 from empriv.collecting.origins import describe
 from empriv.collecting.queries import Query
 from empriv.collecting.run_query import Run
-from empriv.comparing.ways import Goal, judge
+from empriv.comparing.ways import Goal, judge, none_if_unknown
 from empriv.errors import InputError
 from empriv.measuring.any_risk import Several
 from empriv.measuring.densities.density import Density
@@ -33,7 +34,6 @@ from empriv.noise.noise import Noise
 from empriv.noise.table_noise import TableNoise
 from empriv.protocols import Protocol, plain
 from empriv.results import FloatArray, IntArray, Outcome, Results
-from empriv.scale.totalled_risk import refuse_totals
 from empriv.validate.bounds import Bounds, bounds
 from empriv.words import what_to_do as ways_words
 from empriv.words.sentences import number, percent
@@ -204,22 +204,16 @@ class Recommendation:
     sentence: str
 
     def to_json(self) -> dict[str, Any]:
-        target = asdict(self.goal)
-        del target["level"]
-        return {
-            "target": target,
-            "verdicts": dict(self.verdicts),
-            "best": self.best,
-            "nearest": self.nearest,
-            "sentence": self.sentence,
-        }
+        facts = asdict(self)
+        del facts["goal"]["level"]
+        return {"target": facts.pop("goal"), **facts}
 
 
 def recommend(comparison: Comparison, goal: Goal) -> Recommendation:
     """The least error among those that meet the target."""
     judged = {name: judge(audit, goal) for name, audit in comparison.audits.items()}
     verdicts = {name: str(each.verdict) for name, each in judged.items()}
-    aim, meets = goal.words, [name for name in comparison.names if judged[name].meets]
+    aim, meets = goal.words, [name for name, each in judged.items() if each.meets]
     if not meets:
         nearest = min(comparison.names, key=lambda name: judged[name].over)
         sentence = ways_words.none_meets(
@@ -292,21 +286,9 @@ class Comparison:
 
     # Figures of each
 
-    @overload
-    def delta(self, epsilon: float) -> dict[str, float]: ...
-
-    @overload
-    def delta(self, epsilon: Several) -> dict[str, FloatArray]: ...
-
     def delta(self, epsilon: float | Several) -> dict[str, Any]:
         """Failure probability of the most exposed individual, of each protocol."""
         return {name: audit.delta(epsilon) for name, audit in self.audits.items()}
-
-    @overload
-    def total_risk(self, epsilon: float) -> dict[str, float]: ...
-
-    @overload
-    def total_risk(self, epsilon: Several) -> dict[str, FloatArray]: ...
 
     def total_risk(self, epsilon: float | Several) -> dict[str, Any]:
         """Chance that somebody's privacy fails, if failures are independent, of each protocol."""
@@ -334,15 +316,13 @@ class Comparison:
     @cached_property
     def utility(self) -> tuple[Utility, ...]:
         """Errors against the truth's answers: one row for each protocol."""
-        return tuple(self._errors())
-
-    def _errors(self) -> Iterator[Utility]:
         if self.truth is None:
             raise InputError("`truth` must name the protocol whose answers are right, got None.")
         results = {name: each.results for name, each in self.audits.items()}
-        orders = _shared_order(results)
-        for name, own in results.items():
-            yield utility_of(name, own, results[self.truth], (orders[name], orders[self.truth]))
+        orders, truth = _shared_order(results), self.truth
+        return tuple(
+            utility_of(name, own, results[truth], (orders[name], orders[truth])) for name, own in results.items()
+        )
 
     @cached_property
     def recommendation(self) -> Recommendation | None:
@@ -394,7 +374,10 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         """A dict fit for JSON, without identifiers; its keys are in docs/formats.md."""
-        errors = {} if self.truth is None else {row.protocol: _row(row) for row in self.utility}
+        rows = () if self.truth is None else self.utility
+        errors = {row.protocol: {name: none_if_unknown(value) for name, value in asdict(row).items()} for row in rows}
+        for each in errors.values():
+            del each["protocol"]
         return {
             "format": "empriv comparison",
             "version": JSON_VERSION,
@@ -409,7 +392,9 @@ class Comparison:
                     "n_individuals": audit.results.n_individuals,
                     "draws": audit.results.draws,
                     "figures": self._bounds_asked[name].to_json(),
-                    "utility": errors.get(name),
+                    "utility": {key: value for key, value in errors[name].items() if key != "protocol"}
+                    if errors
+                    else None,
                 }
                 for name, audit in self.audits.items()
             ],
@@ -455,14 +440,6 @@ def front_of(points: Mapping[str, tuple[float, float]]) -> tuple[str, ...]:
     return tuple(
         sorted((name for name, point in measured.items() if not improved_on(point)), key=lambda name: measured[name])
     )
-
-
-def _row(row: Utility) -> dict[str, Any]:
-    return {
-        name: None if isinstance(value, float) and not math.isfinite(value) else value
-        for name, value in asdict(row).items()
-        if name != "protocol"
-    }
 
 
 Compared: TypeAlias = str | Callable[..., Any] | Query | Protocol | Results | Audit

@@ -147,7 +147,7 @@ class Action:
 
     def to_json(self) -> dict[str, Any]:
         """A dict fit for JSON; what is not known is null."""
-        figures = {name: _known(value) for name, value in asdict(self).items()}
+        figures = {name: none_if_unknown(value) for name, value in asdict(self).items()}
         return {**figures, "parameters": dict(self.parameters), "meets": self.meets}
 
 
@@ -282,8 +282,8 @@ class Advice:
             "empriv": version("empriv"),
             "target": asdict(self.goal),
             "unit": self.unit,
-            "typical": _known(self.typical),
-            "largest_influence": _known(self.largest),
+            "typical": none_if_unknown(self.typical),
+            "largest_influence": none_if_unknown(self.largest),
             "n_databases": self.n_databases,
             "rng": self.rng,
             "sentence": self.sentence,
@@ -308,5 +308,5 @@ def ranked(actions: Sequence[Action]) -> tuple[Action, ...]:
     return tuple(sorted(actions, key=place))
 
 
-def _known(value: Any) -> Any:
+def none_if_unknown(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -12,7 +12,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from empriv.judge.noisy_laws import rayleigh
+from empriv.measuring.line import laplace
 from empriv.measuring.line.atoms import lattice
 from empriv.results import FloatArray
 
@@ -51,6 +51,22 @@ def comb(x: FloatArray, h: float, alpha: float = ALPHA) -> bool:
         return False
     largest = max([rayleigh(x, low, by, count)] * (count > 0) + [rayleigh(x, f, by, 1) for f in extra])
     return bool(n * largest**2 > math.log((count + len(extra)) / (2 * alpha)))
+
+
+def rayleigh(x: FloatArray, low: float, by: float, count: int) -> float:
+    """The largest |mean of exp(2 pi i f x)| over the frequencies low, low + by, ..., so many of them.
+
+    Without a compiler: exp(2 pi i (low + (m k + j) by) x) is a product of two tables, and so are the sums.
+    """
+    if laplace.COMPILED is not None:
+        out = np.empty(1)
+        if laplace.COMPILED.empriv_rayleigh(len(x), np.ascontiguousarray(x, float), low, by, count, out):
+            raise MemoryError
+        return float(out[0]) / len(x)
+    turns, block = 2j * np.pi * (x - x[0]), 1 << (max(1, count).bit_length() // 2)
+    first = np.exp(turns[None, :] * (by * np.arange(block))[:, None])
+    then = np.exp(turns[:, None] * (low + by * block * np.arange(-(-count // block)))[None, :])
+    return float(np.abs(first @ then).T.ravel()[:count].max()) / len(x)
 
 
 def coincidences(x: FloatArray, h: float, alpha: float = ALPHA) -> bool:

@@ -7,34 +7,33 @@
 For any set, the mean of W estimates P(a + noise in A) - e^epsilon P(b + noise in A) without bias. That of level 1 has
 the largest mean on these databases, so that its B is above that of the best set of the true laws, which B covers; the
 lower levels have less of a mean and more of a spread. Both directions count.
+
+Laplace noise is that of `measuring.line.laplace`, exactly. Gaussian noise is computed here, on a lattice: that of the
+noise, or one of a sixteenth of its scale, with cubic interpolation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Sequence
 from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
 
-from empriv.base.machine import DOUBLE, DOUBLES, LONG, LONGS, library
-from empriv.errors import InputError
-from empriv.judge import noisy_laws_in_numpy
 from empriv.judge.noise_kernels import NoiseKernel
-from empriv.measuring.densities.density import Kde
-from empriv.measuring.densities.kernels import kernel_named
-from empriv.measuring.line.atoms import spreads
+from empriv.measuring.line import laplace
 from empriv.results import FloatArray
-
-Compiled = Callable[..., int] | None
 
 START = 0.75  # likeliest bandwidths, over 1 + epsilon, from which W is extrapolated to 0
 ENDS = 0.05  # half-lines hold up to this share of a sample
 LEVELS = (0.0, 0.5, 0.7, 0.8, 0.9, 1.0)
-_CHUNK = 256  # rows in one call: what numpy holds at once, and how soon an interruption is heard
-_GRID = np.geomspace(0.02, 1.0, 24)
 _EXTRAPOLATED = np.array([2.0, -1.0])
-_ROWS = 8  # whose likelihoods are held at once
+_SLACK = 1e-10  # relative: rounding must not make a set of where both laws are the same
+_NOTHING = 1e-14  # results: of a mixture, less is rounding
+_REACH = 7.5  # standard deviations of Gaussian noise that count
+_DIRECT = 4_000_000  # products in a convolution; beyond, cells without results are left out
+_MOST_CELLS = 400_000  # of the lattice; results that are further apart are not bounded
 
 
 def corrections(level: float) -> tuple[float, float]:
@@ -48,7 +47,7 @@ def corrections(level: float) -> tuple[float, float]:
 
 def bound(w: FloatArray, level: float = 0.95) -> FloatArray:
     """B(W) along the last axis."""
-    return noisy_laws_in_numpy.bound(w, *corrections(level))
+    return laplace.bound(w, *corrections(level))
 
 
 def bound_of_moments(powers: Sequence[FloatArray], n: int, level: float = 0.95) -> FloatArray:
@@ -76,9 +75,19 @@ def bounds(
     ``a`` is (N,) or (rows, N), ``b`` (rows, N): results with and without, database by database; N is databases times
     draws. What is not finite lies in no set. Answers on the lattice of the noise are rounded here.
     """
-    a, b = kernel.rounded(a), kernel.rounded(b)
-    scales = np.full((len(b), 1), kernel.scale)
-    return _run(a, b, kernel.kind, kernel.step, scales, np.ones(1), epsilons, draws, level, LEVELS, None, False)
+    a, b, e = kernel.rounded(a), kernel.rounded(b), np.exp(np.asarray(epsilons, float))
+    if kernel.kind == "laplace":
+        scales = np.full((len(b), 1), kernel.scale)
+        return laplace.largest_bounds(
+            a, b, scales, np.ones(1), e, LEVELS, *corrections(level), draws=draws, step=kernel.step
+        )
+    values = [
+        _gaussian_values(*pair, kernel, e, LEVELS, draws) for pair in zip(np.broadcast_to(a, b.shape), b, strict=True)
+    ]
+    # results so far apart that they do not fit are not bounded
+    return np.array(
+        [np.ones(len(e)) if w is None else np.maximum(bound(w, level).max(axis=(1, 2)), 0.0) for w in values]
+    ).reshape(len(b), len(e))
 
 
 def extrapolated(
@@ -91,11 +100,12 @@ def extrapolated(
     of the one-SE bandwidth at each epsilon, covers at epsilon 1 were honest in 5 to 50% of runs of such laws.
     """
     out = np.empty((len(b), len(epsilons)))
-    grid = np.asarray(epsilons, float)
-    for k in range(len(grid)):
-        own = grid[k : k + 1]
-        scales = finest(own) * np.stack((h, 2 * h), axis=1)
-        out[:, k] = _run(a, b, "laplace", 0.0, scales, _EXTRAPOLATED, own, draws, level, (1.0,), None, False)[:, 0]
+    for k, epsilon in enumerate(np.asarray(epsilons, float).tolist()):
+        scales = finest(epsilon) * np.stack((h, 2 * h), axis=1)
+        e = np.exp(np.array([epsilon]))
+        out[:, k] = laplace.largest_bounds(a, b, scales, _EXTRAPOLATED, e, (1.0,), *corrections(level), draws=draws)[
+            :, 0
+        ]
     return out
 
 
@@ -114,176 +124,84 @@ def values(
     weights: FloatArray | None = None,
 ) -> FloatArray:
     """(rows, epsilons, 2, databases) W in both directions, of sets that points with these ``weights`` (N,) choose."""
-    a, b = kernel.rounded(a), kernel.rounded(b)
-    scales = np.full((len(b), 1), kernel.scale)
-    return _run(a, b, kernel.kind, kernel.step, scales, np.ones(1), epsilons, draws, 0.95, (1.0,), weights, True)
+    a, b, e = kernel.rounded(a), kernel.rounded(b), np.exp(np.asarray(epsilons, float))
+    if kernel.kind == "laplace":
+        scales = np.full((len(b), 1), kernel.scale)
+        return laplace.paired_values(a, b, scales, np.ones(1), e, draws=draws, step=kernel.step, weights=weights)
+    out = np.zeros((len(b), len(e), 2, b.shape[1] // draws))
+    for row, pair in enumerate(zip(np.broadcast_to(a, b.shape), b, strict=True)):
+        w = _gaussian_values(*pair, kernel, e, (1.0,), draws, weights)
+        out[row] = 0.0 if w is None else w[:, :, 0]
+    return out
 
 
 def ends(a: FloatArray, b: FloatArray, epsilons: FloatArray, *, draws: int = 1, level: float = 0.95) -> FloatArray:
-    """(rows, epsilons) the largest B over half-lines that hold up to 5% of a sample, less 1/n, at least 0.
-
-    Half-lines end at the lowest and highest results of either side, and are averaged in groups of 1, 1, 2, 4, ...
-    """
-    a, b = np.ascontiguousarray(a, float), np.ascontiguousarray(b, float)
-    e, (z, c) = np.exp(np.asarray(epsilons, float)), corrections(level)
-    depth, n = int(ENDS * b.shape[1]), b.shape[1] // draws
-    if compiled_ends is None:
-        return noisy_laws_in_numpy.ends(np.broadcast_to(a, b.shape), b, draws, depth, e, z, c)
-    out = np.empty((len(b), len(e)))
-    for start in range(0, len(b), _CHUNK):
-        some = slice(start, min(start + _CHUNK, len(b)))
-        part = np.empty(out[some].shape)
-        own = a if a.ndim == 1 else a[some]
-        if compiled_ends(some.stop - some.start, n, draws, a.ndim == 1, own, b[some], depth, len(e), e, z, c, part):
-            raise MemoryError
-        out[some] = part
-    return out
+    """(rows, epsilons) the largest B over half-lines that hold up to 5% of a sample, less 1/n, at least 0."""
+    e = np.exp(np.asarray(epsilons, float))
+    return laplace.end_bounds(a, b, e, int(ENDS * b.shape[1]), *corrections(level), draws=draws)
 
 
-def bandwidths(x: FloatArray) -> FloatArray:
-    """(rows,) one-standard-error bandwidths of rows (rows, n) of results, Laplace kernel; 0 where all are equal."""
-    x = np.ascontiguousarray(x, float)
-    if compiled_bandwidths is not None:
-        out = np.zeros(len(x))
-        if x.shape[1] > 1:
-            compiled_bandwidths(len(x), x.shape[1], x, len(_GRID), _GRID, _widest(x.shape[1]), out)
-        return out
-    return bandwidths_in_numpy(x)
-
-
-def likeliest_bandwidths(x: FloatArray) -> FloatArray:
-    """(rows,) of rows (rows, n) of results: that of `bandwidths` with the largest likelihood, each result left out of
-    its own; 0 where all are equal."""
-    x = np.sort(np.asarray(x, float), axis=1)
-    return np.concatenate([np.zeros(0), *(_likeliest(x[k : k + _ROWS]) for k in range(0, len(x), _ROWS))])
-
-
-def _likeliest(x: FloatArray) -> FloatArray:
-    """Of sorted rows; equal results are one value (rows, n) with its count, and the last one fills what is left."""
-    rows, n = x.shape
-    widest = _widest(n) * spreads(x)
-    h = np.where(widest > 0, widest, 1.0)[:, None] * _GRID  # (rows, bandwidths)
-    apart = np.diff(x, axis=1) > 4 * np.spacing(np.abs(x).max(axis=1))[:, None]
-    row, place = np.arange(rows)[:, None], np.pad(np.cumsum(apart, axis=1), ((0, 0), (1, 0)))
-    first = np.pad(apart, ((0, 0), (1, 0)), constant_values=True)
-    value = np.repeat(x[:, -1:], n, axis=1)
-    value[np.nonzero(first)[0], place[first]] = x[first]
-    count = np.bincount((row * n + place).ravel(), minlength=rows * n).reshape(rows, 1, n).astype(float)
-    fade = np.exp(-np.diff(value, axis=1)[:, None, :] / h[:, :, None])
-    beside = np.zeros((rows, len(_GRID), n))
-    beside[..., 1:] += _faded(fade, count[..., :-1])
-    beside[..., :-1] += _faded(fade[..., ::-1], count[..., :0:-1])[..., ::-1]
-    score = (count * np.log(np.maximum(beside, 1e-300))).sum(axis=2) - n * np.log(h)
-    best = h[np.arange(rows), np.argmax(score, axis=1)]
-    return np.where((widest > 0) & apart.any(axis=1), best, 0.0)
-
-
-def _faded(fade: FloatArray, count: FloatArray) -> FloatArray:
-    """s_k = fade_k (s_(k-1) + count_k) along the last axis, in log2 n steps: each makes the sums twice as long."""
-    sums, product, step = fade * count, fade.copy(), 1
-    while step < sums.shape[-1]:
-        sums[..., step:] += product[..., step:] * sums[..., :-step]
-        product[..., step:] *= product[..., :-step].copy()
-        step *= 2
-    return sums
-
-
-def bandwidths_in_numpy(x: FloatArray) -> FloatArray:
-    """`bandwidths` by the rule of `measuring.densities`."""
-    out = np.zeros(len(x))
-    for k, row in enumerate(x):
-        try:
-            out[k] = Kde("laplace").fit(row, np.arange(len(row))).bandwidth
-        except InputError:
-            out[k] = 0.0
-    return out
-
-
-def _widest(n: int) -> float:
-    """The widest bandwidth of the rule, of results with a spread of 1: see `measuring.densities.selection`."""
-    return float(kernel_named("laplace").canonical * 1.06 * n**-0.2)
-
-
-def _run(
+def _gaussian_values(
     a: FloatArray,
     b: FloatArray,
-    kind: str,
-    step: float,
-    scales: FloatArray,
-    coefficients: FloatArray,
-    epsilons: FloatArray,
+    kernel: NoiseKernel,
+    e: FloatArray,
+    levels: Sequence[float],
     draws: int,
-    level: float,
-    levels: tuple[float, ...],
-    weights: FloatArray | None,
-    want_values: bool,
-) -> FloatArray:
-    a, b = np.ascontiguousarray(a, float), np.ascontiguousarray(b, float)
-    e, (z, c) = np.exp(np.asarray(epsilons, float)), corrections(level)
-    rows, size = b.shape
-    n = size // draws
-    weights = np.ones(size) if weights is None else np.ascontiguousarray(weights, float)
-    shape = (rows, len(e), 2, n) if want_values else (rows, len(e))
-    out, shares = np.empty(shape), np.array(levels, float)
-    for start in range(0, rows, _CHUNK):
-        some = slice(start, min(start + _CHUNK, rows))
-        own = a if a.ndim == 1 else a[some]
-        widths = np.ascontiguousarray(scales[some])
-        if compiled is None:
-            out[some] = noisy_laws_in_numpy.mixtures(
-                own,
-                b[some],
-                draws,
-                weights,
-                kind == "gaussian",
-                step,
-                widths,
-                coefficients,
-                e,
-                shares,
-                z,
-                c,
-                want_values,
-            )
-            continue
-        part = np.empty(out[some].shape)
-        status = compiled(
-            some.stop - some.start, n, draws, a.ndim == 1, own, b[some], weights, kind == "gaussian", step,
-            len(coefficients), widths, coefficients, len(e), e, len(shares), shares, z, c, want_values, part,
-        )  # fmt: skip
-        if status < 0:
-            raise MemoryError
-        out[some] = part
+    weights: FloatArray | None = None,
+) -> FloatArray | None:
+    """(len(e), 2, levels, databases) W of one pair (N,) under Gaussian noise; None if it needs too many cells.
+
+    The mixtures, and psi of each set, are convolutions with the noise on a lattice, where results are spread over the
+    four cells about them with the weights of cubic interpolation.
+    """
+    fine = kernel.step or kernel.scale / 16
+    x = np.concatenate((a, b))
+    finite = np.isfinite(x)
+    reach = math.ceil(_REACH * kernel.scale / fine) + 1
+    low, high = (x[finite].min(), x[finite].max()) if finite.any() else (0.0, 0.0)
+    if not (high - low) / fine + 2 * reach + 8 <= _MOST_CELLS:
+        return None
+    cells = int((high - low) / fine + 2 * reach + 8)
+    place = (np.where(finite, x, low) - low) / fine
+    base = np.rint(place) if kernel.step else np.floor(place)
+    t = np.zeros_like(place) if kernel.step else place - base
+    shares = np.array(  # Lagrange's, through cells -1, 0, 1, 2
+        [
+            -t * (t - 1) * (t - 2) / 6,
+            (t + 1) * (t - 1) * (t - 2) / 2,
+            -(t + 1) * t * (t - 2) / 2,
+            (t + 1) * t * (t - 1) / 6,
+        ]
+    )
+    at = base.astype(np.int64) + reach + 1 + np.arange(4)[:, None]
+    noise = np.exp(-0.5 * (np.arange(-reach, reach + 1) * fine / kernel.scale) ** 2)
+    noise /= noise.sum()
+    size = 1 << (cells + 2 * reach).bit_length()
+    transform = np.fft.rfft(noise, size)
+    weight = np.ones(len(a)) if weights is None else weights
+    mass = np.where(finite, np.concatenate((weight, weight)), 0.0) * shares
+    sides = slice(0, len(a)), slice(len(a), None)
+    laws = [_mixture(np.bincount(at[:, k].ravel(), mass[:, k].ravel(), cells).astype(float), noise) for k in sides]
+    out = np.empty((len(e), 2, len(levels), len(a) // draws))
+    for k, factor in enumerate(e.tolist()):
+        for direction in (0, 1):
+            own, other = laws[direction], laws[1 - direction]
+            bars = factor ** np.array(levels)[:, None] * (1 + _SLACK)
+            inside = (own > bars * other) & (own > _NOTHING)
+            smoothed = np.fft.irfft(np.fft.rfft(inside.astype(float), size) * transform, size)[:, reach : reach + cells]
+            psi = np.where(finite, (shares * smoothed[:, at]).sum(axis=1), 0.0)
+            both = psi.reshape(len(levels), 2, -1, draws).mean(axis=3)
+            out[k, direction] = both[:, direction] - factor * both[:, 1 - direction]
     return out
 
 
-def rayleigh(x: FloatArray, low: float, by: float, count: int) -> float:
-    """The largest |mean of exp(2 pi i f x)| over the frequencies low, low + by, ..., so many of them."""
-    x = np.ascontiguousarray(x, float)
-    if compiled_rayleigh is None:
-        return noisy_laws_in_numpy.rayleigh(x, low, by, count)
-    out = np.empty(1)
-    if compiled_rayleigh(1, len(x), x, np.array([low]), np.array([by]), np.array([count], np.int64), out):
-        raise MemoryError
-    return float(out[0]) / len(x)
-
-
-def _load() -> tuple[Compiled, Compiled, Compiled, Compiled]:
-    """The functions, with their argument types set once."""
-    found = library("empriv.judge._noisy_laws")
-    if found is None:
-        return None, None, None, None
-    mixtures, widths, lines = found.empriv_mixtures, found.empriv_bandwidths, found.empriv_ends
-    waves = found.empriv_rayleigh
-    waves.argtypes = [LONG, LONG, *[DOUBLES] * 3, LONGS, DOUBLES]
-    lines.argtypes = [*[LONG] * 4, *[DOUBLES] * 2, LONG, LONG, DOUBLES, DOUBLE, DOUBLE, DOUBLES]
-    mixtures.argtypes = [
-        *[LONG] * 4, *[DOUBLES] * 3, LONG, DOUBLE, LONG, *[DOUBLES] * 2, LONG, DOUBLES, LONG, DOUBLES, DOUBLE, DOUBLE,
-        LONG, DOUBLES,
-    ]  # fmt: skip
-    widths.argtypes = [LONG, LONG, DOUBLES, LONG, DOUBLES, DOUBLE, DOUBLES]
-    mixtures.restype = widths.restype = lines.restype = waves.restype = LONG
-    return mixtures, widths, lines, waves
-
-
-compiled, compiled_bandwidths, compiled_ends, compiled_rayleigh = _load()
+def _mixture(histogram: FloatArray, noise: FloatArray) -> FloatArray:
+    """The histogram convolved with the noise, by sums: a transform leaves roundings where two laws are the same."""
+    reach = len(noise) // 2
+    if len(histogram) * len(noise) < _DIRECT:
+        return np.convolve(histogram, noise)[reach:-reach]
+    out = np.zeros(len(histogram) + 2 * reach)
+    for cell in np.flatnonzero(histogram).tolist():
+        out[cell : cell + len(noise)] += histogram[cell] * noise
+    return out[reach:-reach]

@@ -19,7 +19,6 @@ bandwidths both are covered.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,15 +26,8 @@ import numpy.typing as npt
 
 from empriv.judge import gate
 from empriv.judge.noise_kernels import NoiseKernel, alone
-from empriv.judge.noisy_laws import (
-    bandwidths,
-    bound_of_moments,
-    bounds,
-    ends,
-    extrapolated,
-    finest,
-    likeliest_bandwidths,
-)
+from empriv.judge.noisy_laws import bound_of_moments, bounds, ends, extrapolated, finest
+from empriv.measuring.densities.selection import laplace_bandwidths
 from empriv.measuring.line.atoms import Pairs, share_at_most
 from empriv.results import FloatArray, IntArray
 
@@ -132,8 +124,7 @@ def of_people(
     values, refuted = floor.copy(), np.zeros(len(moved), bool)
     h = np.zeros(len(moved))
     if kernel is None:
-        own = bandwidth(pairs.points, pairs.draws)
-        fine = float(likeliest_of(pairs.points[None], pairs.draws)[0])
+        own, fine = (float(width[0]) for width in both_bandwidths(pairs.points[None], pairs.draws))
         h[:] = fine
         need = moved > 0
         often = (np.diff(pairs.starts) > _OFTEN * n) & (moved > _FAR * own)
@@ -149,11 +140,11 @@ def of_people(
         without = pairs.dense(some)
         if kernel is None and often[some].any():
             again = often[some]
-            widths = row_bandwidths(without[again], pairs.draws)
+            widths, likeliest = both_bandwidths(without[again], pairs.draws)
             refuted[some[again]] = gate.refuted(
                 without[again][:, :: pairs.draws], widths, max(int(often.sum()), pairs.people)
             )
-            h[some[again]] = np.minimum(likeliest_of(without[again], pairs.draws), fine)
+            h[some[again]] = np.minimum(likeliest, fine)
         part = _judged(
             pairs.points, without, grid, kernel, moved[some], changed[some], reached[some], pairs.draws, level, h[some],
             True,
@@ -219,19 +210,24 @@ def bandwidth(points: FloatArray, draws: int = 1) -> float:
 
 def row_bandwidths(x: FloatArray, draws: int) -> FloatArray:
     """(rows,) one-standard-error bandwidths of the first draw of each database."""
-    return _of_numbers(bandwidths, x[:, ::draws])
+    return both_bandwidths(x, draws)[0]
 
 
 def likeliest_of(x: FloatArray, draws: int) -> FloatArray:
     """(rows,) likeliest bandwidths of the first draw of each database."""
-    return _of_numbers(likeliest_bandwidths, x[:, ::draws])
+    return both_bandwidths(x, draws)[1]
 
 
-def _of_numbers(rule: Callable[[FloatArray], FloatArray], x: FloatArray) -> FloatArray:
+def both_bandwidths(x: FloatArray, draws: int) -> tuple[FloatArray, FloatArray]:
+    """(rows,) one-standard-error and likeliest bandwidths of the first draw of each database, of what is a number."""
+    x = x[:, ::draws]
     finite = np.isfinite(x)
     if finite.all():
-        return rule(x)
-    return np.array([rule(row[here][None])[0] if here.any() else 0.0 for row, here in zip(x, finite, strict=True)])
+        return laplace_bandwidths(x)
+    out = np.zeros((2, len(x)))
+    for k in np.flatnonzero(finite.any(axis=1)).tolist():
+        out[0, k : k + 1], out[1, k : k + 1] = laplace_bandwidths(x[k, finite[k]][None])
+    return out[0], out[1]
 
 
 def _reach(reach: npt.ArrayLike | None, moved: FloatArray) -> FloatArray:

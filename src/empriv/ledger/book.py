@@ -19,7 +19,6 @@ import hashlib
 import json
 import secrets
 import sqlite3
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -27,10 +26,11 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from empriv.base.storage import archive_from_bytes, archive_to_bytes, write_atomically
 from empriv.collecting.sql.forms import form_of
 from empriv.errors import InputError, LedgerError, RefusalError
 from empriv.ledger import store
-from empriv.ledger.budget import Remaining, left_of, refusal, spending_of, spent_words
+from empriv.ledger.budget import Remaining, refusal, remaining_of, spending_of, spent_words
 from empriv.ledger.chain import (
     START,
     Digests,
@@ -50,7 +50,7 @@ from empriv.ledger.chain import (
     sealed_label,
     text_faults,
 )
-from empriv.ledger.same_rows import Known, ToldApart
+from empriv.ledger.same_rows import Distinct, EarlierReleases
 from empriv.ledger.values import (
     Answer,
     Entry,
@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from empriv.results import Results
 
 _TIMEOUT = 30.0
-_LOOKED_AT = 32  # entries at the end, and somewhere in the chain, that each step computes anew
+_CHECKED = 32  # entries at the end, and somewhere in the chain, that each step computes anew
 
 
 @dataclass(frozen=True)
@@ -157,34 +157,31 @@ class Ledger:
     @property
     def policy(self) -> Policy:
         """The policy that holds."""
-        with self._reading() as connection:
-            check_recent_entries(connection, self.path)
-            return _policy(connection, self.path)
+        with self._checked() as checked:
+            return checked.policy()
 
     @property
     def head(self) -> Head:
         """Where the chain ends: noted elsewhere, it lets `verify` see that the file was replaced or cut short."""
-        with self._reading() as connection:
-            return check_recent_entries(connection, self.path)[1]
+        with self._checked() as checked:
+            return checked.head
 
     def entries(self) -> tuple[Entry, ...]:
         """All entries, in the order in which they were written."""
-        with self._reading() as connection:
+        with self._open() as connection:
             return _whole(connection, self.path).entries
 
     def released(self, identity: Identity, rows: RowSketches | None = None) -> tuple[ReleaseEntry, ...]:
         """Earlier releases from databases that overlap with these by name, or share rows with them, in their order."""
-        with self._reading() as connection:
-            key, _ = check_recent_entries(connection, self.path)
-            digests = digests_of(identity, key)
-            found = {
-                row.entry: row
-                for row in map(_one(connection), store.entries_from(connection, store.overlaps(connection, digests)))
-            }
-            apart = ToldApart(connection, identity, digests)
+        with self._checked() as checked:
+            connection, digests = checked.connection, digests_of(identity, checked.key)
+            found: dict[int, Indexed] = {}
+            for name in store.overlaps(connection, digests):
+                found |= store.releases(connection, fingerprint=name)
+            distinct = Distinct(connection, identity, digests)
             for sketch in [None] if rows is None else map(rows.of, range(len(rows))):
-                found |= {row.entry: row for row in apart.sharing_rows(sketch, key)}
-            return tuple(_entry(connection, found[number], self.path) for number in sorted(found))
+                found |= {row.entry: row for row in distinct.sharing_rows(sketch, checked.key)}
+            return tuple(checked.entry(found[number]) for number in sorted(found))
 
     def results_of(self, entry: ReleaseEntry) -> Results | None:
         """Results kept with a release, None if there are none."""
@@ -194,7 +191,9 @@ class Ledger:
             content = store.read_results(connection, entry.id)
         if content is None or _sha(content) != entry.results:
             raise _tampered(self.path, f"The results of entry {entry.id} are missing or were changed.")
-        return _unpacked(content)
+        from empriv.results import Results
+
+        return Results.from_parts(*archive_from_bytes(content, kinds=("results",)))
 
     def release(self, release: Release, draw: Callable[[], Any]) -> Released:
         """Write a release and give its noisy answer; the same release again gives the same answer.
@@ -214,95 +213,78 @@ class Ledger:
         """
         if release.review is not None and release.review.outcome == "refused":
             raise RefusalError("A checker refused this release. Hint: change the query or its noise, and ask again.")
-        archive = None if release.results is None else _packed(release.results)
+        archive = None
+        if release.results is not None:
+            meta, arrays = release.results.to_parts()
+            archive = archive_to_bytes(kind="results", meta=meta, arrays=arrays)
         form_of(release.query)  # parsed, and remembered, before others have to wait
-        with store.opened(self.path, timeout=self.timeout) as connection:
-            with store.transaction(connection, write=True):
-                key, head = check_recent_entries(connection, self.path)
-                digests = digests_of(release.identity, key)
-                asked = indexed(release, digests, key, entry=head.count + 1, further=False)
-                sharing = store.overlaps(connection, digests)
-                known = Known(connection, release, digests, asked, key, tuple(sharing))
-                for row in known.same_rows:
-                    sharing.setdefault(row.fingerprint, 0)
-                stored = known.stored()
-                if stored is not None:
-                    earlier = _entry(connection, stored, self.path)
-                    return Released(earlier.answer, True, earlier)
-                asked = replace(asked, further=known.further())
-                policy = _policy(connection, self.path)
-                reason = _reason(connection, policy, release, asked, known, sharing, self.path)
-                spending = None
-                if reason is None and policy.window is not None:
-                    spending = spending_of(connection, policy, release, asked.entry, key)
-                    reason = spending.refusal
-                if reason is None:
-                    reason = self._scaled(connection, release, known)
-                if reason is not None:
-                    raise RefusalError(f"The ledger {self.path.name!r} refuses the release. {reason}")
-                facts = _facts(release, digests, asked, key)
-                facts["answer"] = answer_to_json(answer_of(draw()))
-                facts["results"] = None if archive is None else _sha(archive)
-                previous = head.hash
-                if spending is not None:
-                    facts |= {"prices": spending.held_by, "day": spending.day}
-                    if spending.written is not None:  # the prices take the number that the release was to have
-                        text, content = spending.written
-                        previous = store.append(connection, text, previous=previous)
-                        store.add_results(connection, spending.held_by, content)
-                        asked = replace(asked, entry=asked.entry + 1)
-                body = body_of(asked.entry, "release", facts)
-                store.add_identity(connection, digests)
-                written = store.append(connection, body, previous=previous)
-                store.add_release(connection, asked)
-                if release.content is not None and release.content.rows is not None:
-                    store.add_rows(connection, keep_rows(release.content.rows, key))
-                if archive is not None:
-                    store.add_results(connection, asked.entry, archive)
-            # Only here, after the commit, may anybody see the answer.
-            entry = entry_from_json(json.loads(body), previous=previous, hash=written)
-            assert isinstance(entry, ReleaseEntry)
-            return Released(entry.answer, False, _with_kept(entry, asked, key))
-
-    def _scaled(self, connection: sqlite3.Connection, release: Release, known: Known) -> str | None:
-        """Why nothing is drawn for a question that was asked of these rows, shifted or scaled; None if it was not.
-
-        The same text with other noise is not meant: it is a further look, which is counted and measured as one.
-        """
-        covered = () if release.joint is None else release.joint.entries
-        form = form_of(release.query)
-        for row in known.scaled():
-            entry = _entry(connection, row, self.path)
-            if row.entry not in covered and form_of(entry.query) != form:
-                return (
-                    f"Entry {row.entry} is of the same rows and of the same question, shifted or scaled: its answer, "
-                    "shifted and scaled likewise, is the answer to this one. Hint: audit(..., ledger=...) measures a "
-                    "further look together with it."
-                )
-        return None
+        with self._checked(write=True) as checked:
+            connection, key = checked.connection, checked.key
+            digests = digests_of(release.identity, key)
+            asked = indexed(release, digests, key, entry=checked.head.count + 1, further=False)
+            sharing = store.overlaps(connection, digests)
+            earlier = EarlierReleases(connection, release, digests, asked, key, tuple(sharing))
+            for row in earlier.same_rows:
+                sharing.setdefault(row.fingerprint, 0)
+            stored = earlier.stored()
+            if stored is not None:
+                entry = checked.entry(stored)
+                return Released(entry.answer, True, entry)
+            asked = replace(asked, further=earlier.further())
+            policy = checked.policy()
+            reason = checked.refusal(policy, earlier, asked, sharing)
+            spending = None
+            if reason is None and policy.window is not None:
+                spending = spending_of(connection, policy, release, asked.entry, key)
+                reason = spending.refusal
+            reason = checked.scaled(earlier) if reason is None else reason
+            if reason is not None:
+                raise RefusalError(f"The ledger {self.path.name!r} refuses the release. {reason}")
+            facts = _facts(release, digests, asked, key)
+            facts["answer"] = answer_to_json(answer_of(draw()))
+            facts["results"] = None if archive is None else _sha(archive)
+            previous = checked.head.hash
+            if spending is not None:
+                facts |= {"prices": spending.held_by, "day": spending.day}
+                if spending.written is not None:  # the prices take the number that the release was to have
+                    text, content = spending.written
+                    previous = store.append(connection, text, previous=previous)
+                    store.add_results(connection, spending.held_by, content)
+                    asked = replace(asked, entry=asked.entry + 1)
+            body = body_of(asked.entry, "release", facts)
+            store.add_identity(connection, digests)
+            written = store.append(connection, body, previous=previous)
+            store.add_release(connection, asked)
+            if release.content is not None and release.content.rows is not None:
+                store.add_rows(connection, keep_rows(release.content.rows, key))
+            if archive is not None:
+                store.add_results(connection, asked.entry, archive)
+        # Only here, after the commit, may anybody see the answer.
+        made = entry_from_json(json.loads(body), previous=previous, hash=written)
+        assert isinstance(made, ReleaseEntry)
+        return Released(made.answer, False, _with_kept(made, asked, key))
 
     def left(self) -> Remaining:
         """What the latest window of the policy has spent, and how many more releases like the last fit."""
-        with self._reading() as connection:
-            check_recent_entries(connection, self.path)
-            return left_of(connection, _policy(connection, self.path))
+        with self._checked() as checked:
+            return remaining_of(checked.connection, checked.policy())
 
     def knows_plan(self, plan: str, *, scope: str = "") -> bool:
         """Whether the prices of a plan are kept already."""
-        with self._reading() as connection:
-            key, _ = check_recent_entries(connection, self.path)
-            return store.prices_entry(connection, keyed(key, "plan", "by name", scope, plan)) is not None
+        with self._checked() as checked:
+            digest = keyed(checked.key, "plan", "by name", scope, plan)
+            return store.prices_entry(checked.connection, digest) is not None
 
     def change_policy(self, policy: Policy) -> Entry:
         """Set the policy from here on; the change is an entry of its own."""
         if not isinstance(policy, Policy):
             raise InputError(f"`policy` must be a Policy, got {type(policy).__name__}.")
-        with store.opened(self.path, timeout=self.timeout) as connection, store.transaction(connection, write=True):
-            _, head = check_recent_entries(connection, self.path)
-            body = body_of(head.count + 1, "policy", {"policy": to_json(policy)})
-            written = store.append(connection, body, previous=head.hash)
-            store.add_policy(connection, head.count + 1)
-            return entry_from_json(json.loads(body), previous=head.hash, hash=written)
+        with self._checked(write=True) as checked:
+            number, previous = checked.head.count + 1, checked.head.hash
+            body = body_of(number, "policy", {"policy": to_json(policy)})
+            written = store.append(checked.connection, body, previous=previous)
+            store.add_policy(checked.connection, number)
+        return entry_from_json(json.loads(body), previous=previous, hash=written)
 
     def verify(self, head: Head | str | None = None) -> Verification:
         """Compute every hash anew, and say what is wrong.
@@ -316,7 +298,7 @@ class Ledger:
             whole, or cut short by someone who computed the rest anew, looks intact
         """
         noted = Head.parse(head) if isinstance(head, str) else head
-        with store.opened(self.path, timeout=self.timeout) as connection, store.transaction(connection, write=False):
+        with self._open() as connection:
             damage = store.damage(connection)
             content = _content(connection) if damage is None else _Content([], faults=[damage])
             faults = content.faults or _results_faults(connection, content)
@@ -336,12 +318,10 @@ class Ledger:
         Each line has ``entry``, ``previous`` and ``hash``, from which the chain can be verified without the ledger.
         Labels of databases and results are not in it; noisy answers, which are public, are.
         """
-        from empriv.base.storage import write_atomically
-
         target = Path(path)
         if store.exists(target) and target.samefile(self.path):
             raise LedgerError("The export must go to another file than the ledger.")
-        with self._reading() as connection:
+        with self._open() as connection:
             rows = _whole(connection, self.path).rows
         lines = [f'{{"entry":{row.body},"hash":"{row.hash}","previous":"{row.previous}"}}\n' for row in rows]
         try:
@@ -351,9 +331,93 @@ class Ledger:
         return len(rows)
 
     @contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection]:
-        with store.opened(self.path, timeout=self.timeout) as connection, store.transaction(connection, write=False):
+    def _open(self, *, write: bool = False) -> Iterator[sqlite3.Connection]:
+        with store.opened(self.path, timeout=self.timeout) as connection, store.transaction(connection, write=write):
             yield connection
+
+    @contextmanager
+    def _checked(self, *, write: bool = False) -> Iterator[_Checked]:
+        with self._open(write=write) as connection:
+            yield _Checked(connection, self.path, *check_recent_entries(connection, self.path))
+
+
+@dataclass(frozen=True)
+class _Checked:
+    """An open ledger whose first and last entries are as they were written; what it reads is checked in turn."""
+
+    connection: sqlite3.Connection
+    path: Path
+    key: bytes
+    head: Head
+
+    def policy(self) -> Policy:
+        """The policy that holds."""
+        entry = self._intact(store.read_policy(self.connection))
+        if not isinstance(entry, PolicyEntry):
+            raise _tampered(self.path, "The list of policies is missing or was changed.")
+        return entry.policy
+
+    def entry(self, row: Indexed) -> ReleaseEntry:
+        """The entry that was found, if it is the one that was written."""
+        entry = self._intact(row.entry)
+        faults = index_faults([] if entry is None else [entry], {row.entry: row}, self.key)
+        if faults or not isinstance(entry, ReleaseEntry):
+            raise _tampered(self.path, (faults or [f"Entry {row.entry} is missing."])[0])
+        return _with_kept(entry, row, self.key)
+
+    def _intact(self, number: int) -> Entry | None:
+        """One entry, whose hash is that of its text; None if there is none of that number."""
+        rows = store.read_rows(self.connection, number, number)
+        faults = link_faults(rows, start=number, previous=None)
+        if faults:
+            raise _tampered(self.path, faults[0])
+        return entries_of(rows)[0] if rows else None
+
+    def refusal(
+        self, policy: Policy, earlier: EarlierReleases, asked: Indexed, sharing: Mapping[str, int]
+    ) -> str | None:
+        """Why the policy does not allow the release, None if it does; what a window holds is not looked at."""
+        release, queries = earlier.release, 0
+        if policy.queries is not None:
+            questions, beside = store.questions_from(self.connection, sharing)
+            queries = len(questions | {asked.question}) + beside + asked.further
+        entries: list[int] = []
+        if policy.epsilon is not None:
+            entries = store.entries_from(self.connection, sharing)
+        if policy.window is not None:
+            # Other rows are the window's to add up. What these gave before must be measured together.
+            entries = [row.entry for row in earlier.same_rows]
+
+        def spent() -> str:
+            count, last = store.last_from(self.connection, sharing)
+            entry = self.entry(store.releases(self.connection, (last, last))[last]) if last else None
+            return spent_words(count, max(sharing.values(), default=0), entry, release)
+
+        if policy.window is None or entries:
+            return refusal(policy, release, queries=queries, entries=entries, spent=spent)
+        # The window's figures are composed, by another way than the certificate of one release, which must do alone.
+        stated = [name for name in ("delta", "total_risk") if getattr(release.achieved, name) is not None]
+        limits = {name: getattr(policy, name) for name in stated}
+        limited = any(limit is not None for limit in limits.values())
+        here = Policy(policy.epsilon if limited else None, queries=policy.queries, **limits)
+        return refusal(here, replace(release, joint=None), queries=queries, entries=entries, spent=spent)
+
+    def scaled(self, earlier: EarlierReleases) -> str | None:
+        """Why nothing is drawn for a question that was asked of these rows, shifted or scaled; None if it was not.
+
+        The same text with other noise is not meant: it is a further look, which is counted and measured as one.
+        """
+        release = earlier.release
+        covered = () if release.joint is None else release.joint.entries
+        form = form_of(release.query)
+        for row in earlier.scaled():
+            if row.entry not in covered and form_of(self.entry(row).query) != form:
+                return (
+                    f"Entry {row.entry} is of the same rows and of the same question, shifted or scaled: its answer, "
+                    "shifted and scaled likewise, is the answer to this one. Hint: audit(..., ledger=...) measures a "
+                    "further look together with it."
+                )
+        return None
 
 
 def check_recent_entries(connection: sqlite3.Connection, path: Path) -> tuple[bytes, Head]:
@@ -371,9 +435,9 @@ def check_recent_entries(connection: sqlite3.Connection, path: Path) -> tuple[by
     if head is None or last == 0 or head[0] != last:
         # Few steps come here, and then the whole chain says best what is wrong.
         raise _tampered(path, (faults_of(store.read_rows(connection), head, key) or ["Its end is not clear."])[0])
-    start = max(1, last - _LOOKED_AT + 1)
+    start = max(1, last - _CHECKED + 1)
     middle = 1 + secrets.randbelow(start)
-    stretches = ((1, 1), (middle, min(start, middle + _LOOKED_AT - 1)), (start, last))
+    stretches = ((1, 1), (middle, min(start, middle + _CHECKED - 1)), (start, last))
     for first, end in stretches:
         rows = store.read_rows(connection, first, end)
         found = link_faults(rows, start=first, previous=START if first == 1 else None) or text_faults(rows, key)
@@ -387,78 +451,10 @@ def check_recent_entries(connection: sqlite3.Connection, path: Path) -> tuple[by
     return key, Head(*head)
 
 
-def _policy(connection: sqlite3.Connection, path: Path) -> Policy:
-    number = store.read_policy(connection)
-    entries = _intact(connection, number, path)
-    if not isinstance(entries, PolicyEntry):
-        raise _tampered(path, "The list of policies is missing or was changed.")
-    return entries.policy
-
-
-def _intact(connection: sqlite3.Connection, number: int, path: Path) -> Entry | None:
-    """One entry, whose hash is that of its text; None if there is none of that number."""
-    rows = store.read_rows(connection, number, number)
-    faults = link_faults(rows, start=number, previous=None)
-    if faults:
-        raise _tampered(path, faults[0])
-    return entries_of(rows)[0] if rows else None
-
-
-def _one(connection: sqlite3.Connection) -> Callable[[int], Indexed]:
-    return lambda number: store.releases(connection, (number, number))[number]
-
-
-def _entry(connection: sqlite3.Connection, row: Indexed, path: Path) -> ReleaseEntry:
-    """The entry that was found, if it is the one that was written."""
-    entry = _intact(connection, row.entry, path)
-    faults = index_faults([] if entry is None else [entry], {row.entry: row}, store.read_key(connection))
-    if faults or not isinstance(entry, ReleaseEntry):
-        raise _tampered(path, (faults or [f"Entry {row.entry} is missing."])[0])
-    return _with_kept(entry, row, store.read_key(connection))
-
-
 def _with_kept(entry: ReleaseEntry, row: Indexed, key: bytes) -> ReleaseEntry:
     """The entry with what is kept of it apart from the chain."""
     label = sealed_label(bytes.fromhex(row.label), row.database, key).decode()
     return replace(entry, further=row.further, rows=row.rows, label=label)
-
-
-def _reason(
-    connection: sqlite3.Connection,
-    policy: Policy,
-    release: Release,
-    asked: Indexed,
-    known: Known,
-    sharing: Mapping[str, int],
-    path: Path,
-) -> str | None:
-    """Why the policy that holds does not allow the release, None if it does; what a window holds is not looked at."""
-    queries = 0
-    if policy.queries is not None:
-        questions, beside = store.questions_from(connection, sharing)
-        queries = len(questions | {asked.question}) + beside + asked.further
-    entries: list[int] = []
-    if policy.epsilon is not None:
-        entries = store.entries_from(connection, sharing)
-    if policy.window is not None:
-        # Other rows are the window's to add up. What these gave before must be measured together.
-        entries = [row.entry for row in known.same_rows]
-
-    def spent() -> str:
-        count, last = store.last_from(connection, sharing)
-        entry = _entry(connection, _one(connection)(last), path) if last else None
-        return spent_words(count, max(sharing.values(), default=0), entry, release)
-
-    if policy.window is None or entries:
-        return refusal(policy, release, queries=queries, entries=entries, spent=spent)
-    # The window's figures are composed, by another way than the certificate of one release, which must do by itself.
-    limits = {
-        name: getattr(policy, name) for name in ("delta", "total_risk") if getattr(release.achieved, name) is not None
-    }
-    limited = any(limit is not None for limit in limits.values())
-    here = Policy(policy.epsilon if limited else None, queries=policy.queries, **limits)
-    alone = replace(release, joint=None)
-    return refusal(here, alone, queries=queries, entries=entries, spent=spent)
 
 
 def _whole(connection: sqlite3.Connection, path: Path) -> _Content:
@@ -535,24 +531,6 @@ def _facts(release: Release, digests: Digests, asked: Indexed, key: bytes) -> di
 
 def _tampered(path: Path, fault: str) -> LedgerError:
     return LedgerError(f"The ledger {path.name!r} is not as empriv wrote it. {fault} Hint: `empriv ledger verify`.")
-
-
-def _packed(results: Results) -> bytes:
-    # In a directory that nobody else may enter: results are people's influence.
-    with tempfile.TemporaryDirectory(prefix="empriv-") as directory:
-        path = Path(directory) / "results"
-        results.save(path)
-        return path.read_bytes()
-
-
-def _unpacked(content: bytes) -> Results:
-    from empriv.results import Results
-
-    with tempfile.TemporaryDirectory(prefix="empriv-") as directory:
-        path = Path(directory) / "results"
-        path.touch(mode=0o600)
-        path.write_bytes(content)
-        return Results.load(path)
 
 
 def _sha(content: bytes) -> str:

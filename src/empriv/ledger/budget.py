@@ -290,7 +290,7 @@ class Remaining:
     in_one: int | None
 
 
-def left_of(connection: sqlite3.Connection, policy: Policy) -> Remaining:
+def remaining_of(connection: sqlite3.Connection, policy: Policy) -> Remaining:
     """What a policy with a window still allows."""
     if policy.window is None or policy.epsilon is None:
         raise InputError("The policy must have a window. Hint: empriv ledger policy LEDGER --window 365d.")

@@ -17,7 +17,7 @@ from empriv.ledger.values import Identity, Release
 
 
 @dataclass(frozen=True)
-class ToldApart:
+class Distinct:
     """Which earlier releases are told apart from databases of one audit.
 
     By name, two databases are told apart where the audit at hand has both, since each row is in one of its databases
@@ -31,9 +31,9 @@ class ToldApart:
 
     def by_name(self, row: Indexed) -> bool:
         """Whether labels tell an earlier release apart."""
-        return self.same_cut(row.fingerprint) or (self.identity.apart and self.beside(row))
+        return self.same_cut(row.fingerprint) or (self.identity.apart and self.has_label(row))
 
-    def beside(self, row: Indexed) -> bool:
+    def has_label(self, row: Indexed) -> bool:
         """Whether the audit at hand has a database of that label."""
         return row.database in self._databases
 
@@ -74,7 +74,7 @@ class ToldApart:
 
 
 @dataclass(frozen=True)
-class Known:
+class EarlierReleases:
     """What the ledger knows of a release that is asked for. A database that was not audited is told apart from none."""
 
     connection: sqlite3.Connection
@@ -93,14 +93,14 @@ class Known:
         if self.asked.people is None:
             return None
         alike = store.releases(self.connection, people=self.asked.people).values()
-        return next((row for row in alike if not self._told_apart(row) or self._telling(row)), None)
+        return next((row for row in alike if not self._distinct(row) or self._same_values(row)), None)
 
     def further(self) -> bool:
         """Whether the same question may have been asked of this database before, with other rows or by another name."""
         if self._same_label or any(row.question == self.asked.question for row in self.same_rows):
             return True
         return any(
-            not self._told_apart(row)
+            not self._distinct(row)
             for name in self.sharing
             if not self._same_cut(name)
             for row in store.releases(self.connection, question=self.asked.question, fingerprint=name).values()
@@ -117,7 +117,7 @@ class Known:
         found = store.releases(self.connection, database=self.asked.database)
         content = self.release.content
         if content is not None and content.people is not None:
-            found |= {row.entry: row for row in self._apart.sharing_rows(content.rows, self.key)}
+            found |= {row.entry: row for row in self._names.sharing_rows(content.rows, self.key)}
         return tuple(found[entry] for entry in sorted(found))
 
     @cached_property
@@ -128,29 +128,29 @@ class Known:
         return list(found.values())[::-1]
 
     @cached_property
-    def _apart(self) -> ToldApart:
-        return ToldApart(self.connection, self.release.identity, self.digests)
+    def _names(self) -> Distinct:
+        return Distinct(self.connection, self.release.identity, self.digests)
 
     @cached_property
     def _shares(self) -> dict[str, bool | None]:
         content = self.release.content
-        return {} if content is None or content.rows is None else self._apart.shares(content.rows, self.key)
+        return {} if content is None or content.rows is None else self._names.shares(content.rows, self.key)
 
-    def _told_apart(self, row: Indexed) -> bool:
+    def _distinct(self, row: Indexed) -> bool:
         if row.rows is not None and self.asked.rows is not None:
             shares = self._shares.get(row.rows, False)
             if shares is not None:
                 return not shares
-        return self._audited and self._apart.by_name(row)
+        return self._audited and self._names.by_name(row)
 
-    def _telling(self, row: Indexed) -> bool:
+    def _same_values(self, row: Indexed) -> bool:
         """Whether answers that are all the same show the same people's values, although rows and label differ.
 
         Rows to which a column or some days were added have other digests. Where the audit has both databases it shows
         that they are two.
         """
         content = self.release.content
-        return content is not None and content.telling and not self._apart.by_name(row)
+        return content is not None and content.distinctive and not self._names.by_name(row)
 
     @property
     def _audited(self) -> bool:
@@ -158,4 +158,4 @@ class Known:
         return content is None or content.people is not None
 
     def _same_cut(self, fingerprint: str) -> bool:
-        return self._audited and self._apart.same_cut(fingerprint)
+        return self._audited and self._names.same_cut(fingerprint)

@@ -274,11 +274,12 @@ def read_key(connection: sqlite3.Connection) -> bytes:
 
 def read_identities(connection: sqlite3.Connection, fingerprint: str | None = None) -> dict[str, Digests]:
     """What each fingerprint stands for, or one alone."""
-    asked = "SELECT fingerprint, cut, individual, labels, sources FROM identities WHERE ?1 IS NULL OR fingerprint = ?1"
+    where = "" if fingerprint is None else " WHERE fingerprint = :name"
+    asked = f"SELECT fingerprint, cut, individual, labels, sources FROM identities{where}"
     return {
         # Whatever is no bytes gives another fingerprint, which shows.
         str(name): Digests(str(cut), str(individual), *(one if isinstance(one, bytes) else b"" for one in rest))
-        for name, cut, individual, *rest in connection.execute(asked, (fingerprint,))
+        for name, cut, individual, *rest in connection.execute(asked, {"name": fingerprint})
     }
 
 

@@ -176,7 +176,7 @@ class Content:
     results : digest of all results that were audited
     shape : what everybody changes the answer by, beside the one who changes it most: the same for a question that is
         shifted or scaled. In two roundings, of which one is alike where last digits differ; none where nobody does
-    telling : whether people change the answer by so many different amounts that other rows would not do for it
+    distinctive : whether people change the answer by so many different amounts that other rows would not do for it
     rows : the sketch of its rows, None if nobody made one
     """
 
@@ -184,7 +184,7 @@ class Content:
     people: str | None = field(default=None, repr=False)
     results: str | None = field(default=None, repr=False)
     shape: tuple[str, ...] = field(default=(), repr=False)
-    telling: bool = field(default=False, repr=False)
+    distinctive: bool = field(default=False, repr=False)
     rows: RowSketch | None = field(default=None, repr=False)
 
 

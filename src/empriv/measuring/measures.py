@@ -106,7 +106,7 @@ def measure_known(
         )
     if isinstance(known, Buckets):
         return measure_buckets(results, known, values, density)
-    return measure_own_contribution(results, known, values, density)
+    return measure_own_contribution(results, known, density)
 
 
 def _several_numbers(results: Results, density: Density) -> TableRisk:

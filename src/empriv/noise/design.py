@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -57,14 +57,23 @@ def least_noise(judged: JudgedAnswer, widest: list[NoiseKernel], epsilon: float,
     that of whichever is taken is 95%.
     """
     level = 1.0 - (1.0 - LEVEL) / len(widest)
-    rows = first_asked(judged)
+    rows = most_influential(judged)
     low = {wide.kind: max(_NARROWEST * wide.scale, _CELLS * wide.step) for wide in widest}
     unsure: dict[str, IntArray] = {}  # by kind: whoever met the target with less noise of the kind meets it with more
+
+    def least(wide: NoiseKernel, rival: NoiseKernel | None) -> NoiseKernel | None:
+        """The least scale for the people asked; the rival if none has a smaller error."""
+        high = wide.scale if rival is None else min(wide.scale, rival.error * wide.scale / wide.error)
+        found = least_scale(
+            lambda scale: judged.meets(wide.of_scale(scale), epsilon, delta, rows, level),
+            low[wide.kind], high, _TOLERANCE,
+        )  # fmt: skip
+        return rival if found is None else wide.of_scale(found)
+
     for _ in range(_ROUNDS):
         best: NoiseKernel | None = None
         for wide in widest:
-            found = _bisected(judged, wide, low[wide.kind], best, epsilon, delta, rows, level)
-            best = best if found is None else found
+            best = least(wide, best)
         if best is None:
             return None
         if best.kind in unsure:
@@ -78,26 +87,6 @@ def least_noise(judged: JudgedAnswer, widest: list[NoiseKernel], epsilon: float,
         unsure[best.kind] = asked[worst]
         rows, low[best.kind] = np.union1d(rows, asked[worst[:_JOINED]]), best.scale
     return None
-
-
-def _bisected(
-    judged: JudgedAnswer,
-    widest: NoiseKernel,
-    low: float,
-    rival: NoiseKernel | None,
-    epsilon: float,
-    delta: float,
-    rows: IntArray,
-    level: float,
-) -> NoiseKernel | None:
-    """The least scale for these people; None if there is none, or none with a smaller error than the rival's."""
-
-    def enough(scale: float) -> bool:
-        return judged.meets(widest.of_scale(scale), epsilon, delta, rows, level)
-
-    high = widest.scale if rival is None else min(widest.scale, rival.error * widest.scale / widest.error)
-    found = least_scale(enough, low, high, _TOLERANCE)
-    return None if found is None else widest.of_scale(found)
 
 
 def least_scale(enough: Callable[[float], bool], low: float, high: float, tolerance: float) -> float | None:
@@ -117,7 +106,7 @@ def _halved(enough: Callable[[float], bool], low: float, high: float, tolerance:
     return high
 
 
-def first_asked(judged: JudgedAnswer) -> IntArray:
+def most_influential(judged: JudgedAnswer) -> IntArray:
     """People who move the answer most, once and over all databases."""
     pairs = judged.pairs
     with np.errstate(invalid="ignore"):
@@ -249,7 +238,7 @@ def design_noise(
             return _for_times(Noise(_law(NoiseKernel("gaussian", step, step), step), judged, times=times, **facts))
         paper = method == "paper"
         law = paper_law(one, judged.pairs, judged.moved, epsilon, step) if paper else Law.of(step, _NONE)
-        return _kept(Noise(law, judged, declared_bound=bound, **facts))
+        return _checked(Noise(law, judged, declared_bound=bound, **facts))
 
     def designed(step: float) -> tuple[NoiseKernel, float | None]:
         return _classical_or_least(judged, epsilon, delta, step, least=method == "least", dither=dither)
@@ -259,7 +248,7 @@ def design_noise(
     kernel, reach = designed(declared)
     if reach != judged.reach:
         judged = replace(judged, reach=reach)
-    return _kept(Noise(_law(kernel, declared), judged, declared_bound=bound, **facts))
+    return _checked(Noise(_law(kernel, declared), judged, declared_bound=bound, **facts))
 
 
 def _for_times(narrowest: Noise) -> Noise:
@@ -280,10 +269,10 @@ def _for_times(narrowest: Noise) -> Noise:
         if high > _WIDEST * step:
             raise InputError(_NEVER)
     found = _halved(lambda scale: of_scale(scale).composes(narrowest.times, epsilon, delta), low, high, _TOLERANCE)
-    return _kept(of_scale(found))
+    return _checked(of_scale(found))
 
 
-def _kept(noise: Noise) -> Noise:
+def _checked(noise: Noise) -> Noise:
     """The noise, if it keeps its promise; the paper's keeps its own, by the estimate, and is given all the same."""
     if noise.method == "paper" or noise.holds:
         return noise
@@ -377,6 +366,7 @@ _DAYS = 8  # days of several cells that the search asks, the furthest
 _TOLERANCE_OF_TABLES = 0.01  # of the scale
 _NARROWEST_OF_TABLES = 2.0**-16  # of noise that hides everybody whatever the data are
 _WIDER, _TRIES = 1.03, 24  # where a day was overlooked
+Kernels = tuple[NoiseKernel | None, ...]
 
 
 def design_table_noise(
@@ -396,7 +386,7 @@ def design_table_noise(
         raise InputError(f"`consistent` must be True or False, got {consistent!r}.")
     names = tuple(risk.each_number)
     steps = _granularities(risk, names, granularity)
-    found = least_scales(TableTarget(risk, np.array(steps), float(epsilon), float(delta), presence))
+    found = least_scales(risk, np.array(steps), float(epsilon), float(delta), presence)
     if found is None:
         raise CertificateError(
             f"No noise keeps delta at {delta:g}: a person decides on some database whether a number is there at all "
@@ -424,88 +414,67 @@ def design_table_noise(
     return noise
 
 
-@dataclass(frozen=True, eq=False)
-class TableTarget:
-    """What noise on a table must keep.
-
-    Attributes
-    ----------
-    risk : of the table
-    steps : (cells,) granularity of each
-    epsilon, delta : the target
-    presence : "both", on the day that people are in, and so in a random database; "random", in that alone
-    """
-
-    risk: TableRisk = field(repr=False)
-    steps: FloatArray
-    epsilon: float
-    delta: float
-    presence: str = "both"
-
-    def kernels(self, kind: str, scales: FloatArray) -> tuple[NoiseKernel | None, ...]:
-        """Noise of these scales (cells,), none where a scale is 0."""
-        both = zip(scales.tolist(), self.steps.tolist(), strict=True)
-        return tuple(NoiseKernel(kind, scale, step) if scale > 0 else None for scale, step in both)
-
-    def kept(self, kernels: Sequence[NoiseKernel | None]) -> bool:
-        """Whether everybody is within the target."""
-        return table_upper(self.risk, tuple(kernels), self.epsilon, self.delta, self.presence) <= self.delta
-
-    def seems_kept(self, kernels: Sequence[NoiseKernel | None]) -> bool:
-        """The same, as far as those whom a search asks tell."""
-        if self.presence == "random":
-            return self.kept(kernels)
-        return TableCover(self.risk, tuple(kernels)).meets(self.epsilon, self.delta, asked=_DAYS)
-
-
-def least_scales(target: TableTarget) -> tuple[str, FloatArray] | None:
-    """The kind of noise and (cells,) its scales; None if no noise keeps the target."""
-    risk = target.risk
-    moved = np.where(days_of(risk).most > 0, np.maximum(days_of(risk).most, target.steps), 0.0)
+def least_scales(
+    risk: TableRisk, steps: FloatArray, epsilon: float, delta: float, presence: str = "both"
+) -> tuple[str, FloatArray] | None:
+    """The kind of noise and (cells,) its scales on lattices of these steps; None if no noise keeps the target."""
+    moved = np.where(days_of(risk).most > 0, np.maximum(days_of(risk).most, steps), 0.0)
     if not moved.any():
         return "laplace", moved
+
+    def kept(kernels: Kernels) -> bool:
+        return table_upper(risk, kernels, epsilon, delta, presence) <= delta
+
+    def seems_kept(kernels: Kernels) -> bool:
+        """The same, as far as those whom a search asks tell."""
+        if presence == "random":
+            return kept(kernels)
+        return TableCover(risk, kernels).meets(epsilon, delta, asked=_DAYS)
+
+    def least_factor(kind: str, shape: FloatArray, most: float) -> float | None:
+        """The least factor of a shape that keeps the target, below ``most``; None if there is none."""
+
+        def kernels(factor: float) -> Kernels:
+            scales = zip((factor * shape).tolist(), steps.tolist(), strict=True)
+            return tuple(NoiseKernel(kind, scale, step) if scale > 0 else None for scale, step in scales)
+
+        high = min(_hiding_factor(risk, steps, epsilon, delta, kind, shape), most)
+        found = None
+        if high > 0:
+            low = _NARROWEST_OF_TABLES * high
+            found = least_scale(lambda factor: seems_kept(kernels(factor)), low, high, _TOLERANCE_OF_TABLES)
+        for _ in range(_TRIES):
+            if found is None or found >= most:
+                return None
+            if kept(kernels(found)):
+                return found
+            found *= _WIDER
+        return None
+
     spreads = np.array([spread(q) for q in _columns(risk)])
     spreads = np.where(spreads > 0, spreads, np.where(moved > 0, moved, 1.0))
     shapes = [moved, np.where(moved > 0, spreads, 0.0), np.sqrt(moved * spreads)]
     best: tuple[float, str, FloatArray] | None = None
-    for kind in ("gaussian", "laplace") if target.delta > 0 else ("laplace",):
+    for kind in ("gaussian", "laplace") if delta > 0 else ("laplace",):
         for shape in shapes:
             cost = float((shape / spreads).sum()) * NoiseKernel(kind, 1.0).error
-            found = _least_factor(target, kind, shape, np.inf if best is None else best[0] / cost)
+            found = least_factor(kind, shape, np.inf if best is None else best[0] / cost)
             if found is not None:
                 best = found * cost, kind, found * shape
     return None if best is None else (best[1], best[2])
 
 
-def _least_factor(target: TableTarget, kind: str, shape: FloatArray, most: float) -> float | None:
-    """The least factor of a shape that keeps the target, below ``most``; None if there is none."""
-
-    def enough(factor: float) -> bool:
-        return target.seems_kept(target.kernels(kind, factor * shape))
-
-    high = min(_alone(target, kind, shape), most)
-    found = least_scale(enough, _NARROWEST_OF_TABLES * high, high, _TOLERANCE_OF_TABLES) if high > 0 else None
-    if found is None:
-        return None
-    high = found
-    for _ in range(_TRIES):
-        if high >= most:
-            return None
-        if target.kept(target.kernels(kind, high * shape)):
-            return high
-        high *= _WIDER
-    return None
-
-
-def _alone(target: TableTarget, kind: str, shape: FloatArray) -> float:
+def _hiding_factor(
+    risk: TableRisk, steps: FloatArray, epsilon: float, delta: float, kind: str, shape: FloatArray
+) -> float:
     """A factor with which the noise alone hides every day of everybody."""
-    days = days_of(target.risk)
-    steps = np.maximum(target.steps, 1e-300)
+    days = days_of(risk)
+    steps = np.maximum(steps, 1e-300)
     moved = np.ceil(np.abs(days.moves) / steps[days.cells] - 1e-9) * steps[days.cells] / shape[days.cells]
     if kind == "laplace":  # |d|/s adds up to epsilon at most
-        return float(np.bincount(days.day, moved).max(initial=0.0)) / target.epsilon * (1 + 1e-9)
+        return float(np.bincount(days.day, moved).max(initial=0.0)) / epsilon * (1 + 1e-9)
     size = math.sqrt(float(np.bincount(days.day, moved**2).max(initial=0.0)))
-    return classical(target.epsilon, target.delta, size, "gaussian").scale if size > 0 else 0.0
+    return classical(epsilon, delta, size, "gaussian").scale if size > 0 else 0.0
 
 
 def _columns(risk: TableRisk) -> list[FloatArray]:

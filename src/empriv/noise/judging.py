@@ -55,26 +55,26 @@ class JudgedAnswer:
     presence : "both" asks of a random database and of the day that people are in, "random" of the first alone
     reach : the most that anybody may move the answer, if it was declared or is all that is promised; None allows for
         twice as much as each person was seen to
-    beside : what is judged beside it: the answers themselves, where ``risk`` is of residuals that lost their digits
+    answers : of the answers themselves, judged too where ``risk`` is of residuals that lost their digits
     """
 
     risk: Risk = field(repr=False)
     presence: str = "both"
     reach: float | None = None
-    beside: Risk | None = field(default=None, repr=False)
+    answers: Risk | None = field(default=None, repr=False)
 
     @staticmethod
     def of(subject: NoiseSubject, presence: str, reach: float | None = None) -> JudgedAnswer:
         """The answer of whatever noise may be designed for."""
-        return JudgedAnswer(one_number(subject), presence, reach, subject.beside)
+        return JudgedAnswer(one_number(subject), presence, reach, subject.answers)
 
     @cached_property
-    def _beside(self) -> JudgedAnswer | None:
-        return None if self.beside is None else JudgedAnswer(self.beside, self.presence, self.reach)
+    def _answers(self) -> JudgedAnswer | None:
+        return None if self.answers is None else JudgedAnswer(self.answers, self.presence, self.reach)
 
-    def _larger(self, own: Values, beside: Callable[[JudgedAnswer], Values]) -> Values:
+    def _larger(self, own: Values, of: Callable[[JudgedAnswer], Values]) -> Values:
         """The larger figure of both, where two are judged."""
-        return own if self._beside is None else np.maximum(own, beside(self._beside))
+        return own if self._answers is None else np.maximum(own, of(self._answers))
 
     @cached_property
     def pairs(self) -> Pairs:
@@ -84,12 +84,12 @@ class JudgedAnswer:
     @cached_property
     def moved(self) -> FloatArray:
         """(people,) the most that each moved the answer."""
-        return self._larger(moves(self.pairs)[0], lambda beside: beside.moved)
+        return self._larger(moves(self.pairs)[0], lambda answers: answers.moved)
 
     @cached_property
     def changed(self) -> IntArray:
         """(people,) in how many databases each decided whether there is an answer at all."""
-        return self._larger(moves(self.pairs)[1], lambda beside: beside.changed)
+        return self._larger(moves(self.pairs)[1], lambda answers: answers.changed)
 
     @property
     def largest(self) -> float:
@@ -122,7 +122,7 @@ class JudgedAnswer:
         def bound(some: IntArray) -> FloatArray:
             pairs = of_some(self.pairs, some)
             own = of_people(pairs, epsilon, kernel, reach=self.reach, level=level).values[:, 0]
-            return self._larger(own, lambda beside: beside.of_rows(kernel, epsilon, some, level))
+            return self._larger(own, lambda answers: answers.of_rows(kernel, epsilon, some, level))
 
         parts = np.array_split(rows, workers() if len(rows) >= _SEVERAL else 1)
         if len(parts) == 1:
@@ -150,7 +150,7 @@ class JudgedAnswer:
             return 0.0
         laws, moved = self.days
         own = float(of_moves(laws, moved, epsilon, kernel, draws=self.pairs.draws, level=level).values.max())
-        return own if self._beside is None else max(own, self._beside.of_the_day(kernel, epsilon, level))
+        return own if self._answers is None else max(own, self._answers.of_the_day(kernel, epsilon, level))
 
     def not_hidden(self, kernel: NoiseKernel, epsilon: float, delta: float, level: float = LEVEL) -> IntArray:
         """People whom the noise alone need not keep within delta: only they have to be judged."""
@@ -158,7 +158,9 @@ class JudgedAnswer:
         reach = 2.0 * self.moved if self.reach is None else np.maximum(self.moved, self.reach)
         most = np.maximum(self._by_noise_alone(kernel, epsilon, level), unseen(n, epsilon, kernel, reach, level))
         own = np.flatnonzero((most > delta) | (self.changed > 0))
-        return own if self._beside is None else np.union1d(own, self._beside.not_hidden(kernel, epsilon, delta, level))
+        if self._answers is None:
+            return own
+        return np.union1d(own, self._answers.not_hidden(kernel, epsilon, delta, level))
 
     def _by_noise_alone(self, kernel: NoiseKernel, epsilon: float, level: float = LEVEL) -> FloatArray:
         """(people,) what the noise alone leaves, of the largest move or on average over the databases."""
@@ -166,7 +168,7 @@ class JudgedAnswer:
         n = len(self.pairs.points) // self.pairs.draws
         if n >= LEAST_DATABASES and np.count_nonzero(most):
             most = np.minimum(most, each_day_alone(self.pairs, epsilon, kernel, level))
-        return self._larger(most, lambda beside: beside._by_noise_alone(kernel, epsilon, level))
+        return self._larger(most, lambda answers: answers._by_noise_alone(kernel, epsilon, level))
 
     def meets(
         self, kernel: NoiseKernel, epsilon: float, delta: float, rows: IntArray | None = None, level: float = LEVEL
@@ -261,14 +263,14 @@ class NoiseSubject:
     risk : of one number, or of several
     presence : whether noise must serve on the day that people are in too, unless told otherwise
     unit : of the answers, where one was named
-    beside : the answers themselves, where residuals do not show what their digits tell
+    answers : of the answers themselves, where residuals do not show what their digits tell
     targets, times : what an audit was asked to keep, and of how many publications; its noise must not fall short of it
     """
 
     risk: Risk | TableRisk
     presence: bool = True
     unit: str = ""
-    beside: Risk | None = None
+    answers: Risk | None = None
     targets: tuple[Target, ...] = ()
     times: int = 1
 
@@ -282,8 +284,8 @@ def subject_of(risk: Any) -> NoiseSubject:
                 "design noise given what is known, got some. Hint: design_noise(audit.risk), for a reader who knows "
                 "nothing."
             )
-        beside = risk.unconditional if _digits_tell(risk.atoms) else None
-        return NoiseSubject(risk.without_logarithm(), beside=beside)  # noise is added to no logarithms
+        answers = risk.unconditional if _digits_tell(risk.atoms) else None
+        return NoiseSubject(risk.without_logarithm(), answers=answers)  # noise is added to no logarithms
     if isinstance(risk, Risk | TableRisk):
         return NoiseSubject(risk)
     if not hasattr(risk, "noise_subject"):

@@ -30,7 +30,6 @@ NARROWEST, WIDEST = 2.0**-9, 2.0**40
 """Scales, in granularities: below, no second cell is ever drawn; above, the noise would leave the lattice's range."""
 
 _SUMMED = 4096.0  # Gaussian laws wider than this many granularities are summed by Euler and Maclaurin's formula
-_SELDOM = 0.001  # shares below are said as once in so many times
 _DIGITS = 12  # of a granularity that is no power of two
 _DAMAGED = "The file is damaged: its law of noise is not one that empriv writes."
 
@@ -257,7 +256,7 @@ class Law:
     def words(self) -> str:
         """The law in one sentence."""
         named = {"laplace": "discrete Laplace noise of scale", "gaussian": "discrete Gaussian noise of scale"}
-        phrases: list[tuple[float, str]] = []
+        phrases = []
         for share, part in self.shares():
             if part.kind == "point":
                 phrase = "none"
@@ -265,12 +264,10 @@ class Law:
                 phrase = f"noise from a table of {len(part.table or ()):,} values"
             else:
                 phrase = f"{named[part.kind]} {part.scale:.6g}"
-            phrases.append((share, phrase if len(self.parts) == 1 else f"{phrase} {_how_often(share)}"))
-        if any(share < _SELDOM for share, _ in phrases):
-            phrases.sort(key=lambda pair: -pair[0])  # what hardly happens comes last
-        if [part.kind for part in self.parts] == ["point"]:
+            phrases.append(phrase if len(self.parts) == 1 else f"{phrase} with probability {share:.4g}")
+        if phrases == ["none"]:
             return f"No noise: answers are rounded to multiples of {self.granularity:g}."
-        sentence = f"{'; '.join(phrase for _, phrase in phrases)}; in multiples of {self.granularity:.12g}."
+        sentence = f"{'; '.join(phrases)}; in multiples of {self.granularity:.12g}."
         return sentence[0].upper() + sentence[1:]
 
     def to_json(self) -> dict[str, Any]:
@@ -363,12 +360,6 @@ class Law:
         masses = self.table_masses(part)
         middle = len(masses) // 2
         return rng.choice(np.arange(-middle, middle + 1.0), size=count, p=masses / masses.sum())
-
-
-def _how_often(share: float) -> str:
-    if share < _SELDOM:
-        return f"once in {1 / share:,.0f} times"
-    return "almost always" if share > 1 - _SELDOM else f"with probability {share:.4g}"
 
 
 def _whole(k: npt.ArrayLike) -> IntArray:

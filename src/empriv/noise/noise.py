@@ -13,17 +13,22 @@ from importlib.metadata import version
 from os import PathLike
 from typing import Any
 
-import numpy as np
-
-from empriv.base.arguments import finite_epsilon, one_epsilon, one_of, probability, unit_name, whole_number
+from empriv.base.arguments import (
+    finite_epsilon,
+    finite_number,
+    one_epsilon,
+    one_of,
+    positive_number,
+    probability,
+    unit_name,
+    whole_number,
+)
 from empriv.base.storage import WRONG_FACTS, read_archive, write_archive
 from empriv.base.targets import PRESENCES
 from empriv.base.text import lines_html
 from empriv.errors import CertificateError, FileFormatError, InputError
-from empriv.measuring.densities.density import Density, Kde
-from empriv.measuring.densities.specs import density_from_json, density_to_json
-from empriv.measuring.given.given_risk import GivenRisk
-from empriv.measuring.given.saved import risk_from_parts, risk_to_parts
+from empriv.measuring.densities.density import Density, Kde, density_from_json, density_to_json
+from empriv.measuring.given.given_risk import GivenRisk, risk_from_parts, risk_to_parts
 from empriv.measuring.line.risk import Risk, measure_line
 from empriv.measuring.series import HowOften, Publications
 from empriv.measuring.series.repeated import PublicationEffects, within
@@ -194,12 +199,12 @@ class Noise:
         return Publications(at, LEVEL, estimate, upper, effects.estimate, effects.upper(LEVEL))
 
     def _effects(self, epsilon: float) -> PublicationEffects:
-        if epsilon not in self._told:
-            self._told[epsilon] = effects_with_noise(self.risk, self.law, epsilon)
-        return self._told[epsilon]
+        if epsilon not in self._effects_by_epsilon:
+            self._effects_by_epsilon[epsilon] = effects_with_noise(self.risk, self.law, epsilon)
+        return self._effects_by_epsilon[epsilon]
 
     @cached_property
-    def _told(self) -> dict[float, PublicationEffects]:
+    def _effects_by_epsilon(self) -> dict[float, PublicationEffects]:
         return {}
 
     def how_often(self, *, epsilon: float | None = None, delta: float | None = None) -> HowOften:
@@ -337,10 +342,14 @@ class Noise:
         results = Results.from_parts(meta, arrays)
         try:
             density, law = density_from_json(meta["density"]), Law.from_json(meta["law"])
-            epsilon, delta = finite_epsilon(_number(meta["epsilon"])), probability("delta", _number(meta["delta"]))
+            epsilon = finite_epsilon(finite_number("epsilon", meta["epsilon"]))
+            delta = probability("delta", finite_number("delta", meta["delta"]))
             method = one_of("method", meta["method"], METHODS)
             presence = one_of("presence", meta["presence"], PRESENCES)
-            reach, bound = (_positive_or_none(meta[name]) for name in ("reach", "declared_bound"))
+            reach, bound = (
+                None if meta[name] is None else positive_number(name, meta[name])
+                for name in ("reach", "declared_bound")
+            )
             times, unit = whole_number("times", meta["times"], least=1), unit_name(meta["unit"])
             declared, known = meta["declared_granularity"], meta["known"]
             risk = measure_line(results, density) if known is None else risk_from_parts(known, arrays, results, density)
@@ -369,18 +378,3 @@ class Noise:
             "times": self.times,
             "given": self.given,
         }
-
-
-def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError("number")
-    return float(value)
-
-
-def _positive_or_none(value: Any) -> float | None:
-    if value is None:
-        return None
-    number = _number(value)
-    if not 0 < number < np.inf:
-        raise ValueError("positive")
-    return number

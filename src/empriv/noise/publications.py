@@ -36,7 +36,7 @@ _CELLS = 256  # between the two centres: more are taken together
 _SMOOTH = 2.0  # steps of a lattice: Gaussian noise that is wider is as good as continuous
 _REACH = 12.0  # standard deviations
 _RATIOS = 12  # losses at which the price of Laplace noise is computed
-_TELLING = (1e-9, 0.9)  # deltas between which prices are compared
+_COMPARED = (1e-9, 0.9)  # deltas between which prices are compared
 _SMALL = 0.03  # a loss below which sums are as good as normal
 
 
@@ -99,9 +99,9 @@ def _price(kernel: NoiseKernel, loss: float, epsilon: float) -> float:
     counts = {first, first + 1, first + 2, *np.geomspace(first, max(last, first), 6).astype(int).tolist()}
     for times in sorted(counts):
         delta = composed_delta(p, q, times, np.array([epsilon]))
-        if delta[0] > _TELLING[1]:
+        if delta[0] > _COMPARED[1]:
             break
-        if delta[0] > _TELLING[0]:
+        if delta[0] > _COMPARED[0]:
             best = max(best, float(gaussian_size(delta, epsilon)[0]) ** 2 / times)
     return best if best > 0 else loss**2
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from empriv.base.arguments import one_epsilon, one_of
+from empriv.base.arguments import finite_epsilon, finite_number, one_epsilon, one_of, probability
 from empriv.base.storage import WRONG_FACTS, read_archive, write_archive
 from empriv.base.targets import PRESENCES
 from empriv.base.text import table_html
@@ -238,8 +238,8 @@ class TableNoise:
             return TableNoise(
                 laws=laws,
                 risk=measure_table(results, known=known),
-                epsilon=_number(meta["epsilon"]),
-                delta=_number(meta["delta"]),
+                epsilon=finite_epsilon(finite_number("epsilon", meta["epsilon"])),
+                delta=probability("delta", finite_number("delta", meta["delta"])),
                 declared_granularity=meta["declared_granularity"],
                 consistent=meta["consistent"],
                 presence=one_of("presence", meta["presence"], PRESENCES),
@@ -267,13 +267,6 @@ def _columns(values: FloatArray, n: int) -> FloatArray:
     if values.dtype != np.float64 or values.ndim != 2 or len(values) != n or not np.isfinite(values).all():
         raise TypeError("known")
     return values
-
-
-def _number(value: Any) -> float:
-    """A target that was read: a finite number of at least 0."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < np.inf:
-        raise TypeError("number")
-    return float(value)
 
 
 _ADDED_UP = (

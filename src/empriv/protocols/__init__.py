@@ -7,7 +7,16 @@
 Each wraps a query or another protocol. `Protocol.collect` returns `Results` for `measure` and all that follows.
 """
 
-from empriv.protocols.protocol import Protocol
-from empriv.protocols.ready import cap_people, cells_to_hide, gaussian, laplace, noised, passed, plain, rounded
+from empriv.protocols.protocol import (
+    Protocol,
+    cap_people,
+    cells_to_hide,
+    gaussian,
+    laplace,
+    noised,
+    passed,
+    plain,
+    rounded,
+)
 
 __all__ = ["Protocol", "cap_people", "cells_to_hide", "gaussian", "laplace", "noised", "passed", "plain", "rounded"]

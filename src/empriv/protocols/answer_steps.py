@@ -23,7 +23,6 @@ from empriv.results import FloatArray, IntArray, Outcome, Results, outcomes_of
 
 Codes = npt.NDArray[np.int8]
 Again = Callable[[], tuple[Any, ...]]
-Call = Callable[[FloatArray, Codes, IntArray, Again], str | None]
 
 
 class AnswerStep(Protocol):
@@ -145,16 +144,15 @@ class Passed:
         ends = np.searchsorted(results.entry_database[order], np.arange(results.n_databases + 1))
         seeds = rng.integers(2**63, size=(results.n_databases, many))
         failure: str | None = None
-        call = self._call_one if results.components is None else self._call_several
         if not self.randomised:
-            _refuse_chance(call, q[:, 0], codes[:, 0])
+            self._refuse_chance(q[:, 0], codes[:, 0])
         for database in range(results.n_databases):
             entries = order[ends[database] : ends[database + 1]]
             for draw in range(many):
                 again = _rewound(int(seeds[database, draw])) if self.randomised else tuple
-                raised = call(q[:, draw], codes[:, draw], np.array([database]), again)
+                raised = self._call(q[:, draw], codes[:, draw], np.array([database]), again)
                 failure = failure or raised
-                call(entry_q[:, draw], entry_codes[:, draw], entries, again)
+                self._call(entry_q[:, draw], entry_codes[:, draw], entries, again)
         answered = results.outcomes.reshape(codes.shape) == Outcome.NUMBER
         if failure is not None and (codes[answered] == Outcome.ERROR).all():
             raise QueryError(
@@ -169,48 +167,50 @@ class Passed:
             entry_outcomes=entry_codes.reshape(results.entry_q.shape),
         )
 
-    def _call_one(self, values: FloatArray, codes: Codes, places: IntArray, again: Again) -> str | None:
-        """Replace answers by what the function returns; returns the kind of exception if it raised one."""
+    def _call(self, values: FloatArray, codes: Codes, places: IntArray, again: Again) -> str | None:
+        """Replace answers by what the function returns; returns the kind of exception if it raised one.
+
+        ``values`` and ``codes`` are (places, numbers of an answer); one number is given as such.
+        """
         failure = None
-        numeric = places[codes[places, 0] == Outcome.NUMBER]
-        answers: list[float] = []
-        failed: list[int] = []
-        silent: list[int] = []
-        for at, answer in enumerate(values[numeric, 0].tolist()):
+        number = codes[places] == Outcome.NUMBER
+        places, number = places[number.any(axis=1)], number[number.any(axis=1)]
+        answers = values[places, 0].tolist() if values.shape[1] == 1 else values[places]
+        new = np.full(number.shape, math.nan)
+        silent, failed = np.zeros(len(places), bool), np.zeros(len(places), bool)
+        for at, answer in enumerate(answers):
             try:
                 returned = self.function(answer, *again())
                 if returned is None:
-                    silent.append(at)
-                answers.append(math.nan if returned is None else float(returned))
+                    silent[at] = True
+                elif values.shape[1] == 1:
+                    new[at] = float(returned)
+                elif np.shape(returned) == new[at].shape:
+                    new[at] = returned
+                else:
+                    raise ValueError("shape")
             except Exception as error:  # whatever a black box raises is an outcome
                 failure = failure or type(error).__name__
-                failed.append(at)
-                answers.append(math.nan)
-        new = np.array(answers, np.float64)
+                failed[at] = True
         kinds = outcomes_of(new)
         kinds[silent], kinds[failed] = Outcome.NULL, Outcome.ERROR
-        values[numeric, 0], codes[numeric, 0] = np.where(kinds == Outcome.NUMBER, new, np.nan), kinds
+        codes[places] = np.where(number, kinds, codes[places])
+        values[places] = np.where(codes[places] == Outcome.NUMBER, new, math.nan)
         return failure
 
-    def _call_several(self, values: FloatArray, codes: Codes, places: IntArray, again: Again) -> str | None:
-        """The same for answers of several numbers."""
-        failure = None
-        for at in places:
-            number = codes[at] == Outcome.NUMBER
-            if not number.any():
-                continue
-            try:
-                returned = self.function(values[at].copy(), *again())
-                new = np.full(number.shape, np.nan) if returned is None else np.asarray(returned, np.float64)
-                kinds = np.full(number.shape, Outcome.NULL, np.int8) if returned is None else outcomes_of(new)
-                if new.shape != number.shape:
-                    raise ValueError("shape")
-            except Exception as error:
-                failure = failure or type(error).__name__
-                new, kinds = np.full(number.shape, np.nan), np.full(number.shape, Outcome.ERROR, np.int8)
-            codes[at] = np.where(number, kinds, codes[at])
-            values[at] = np.where(codes[at] == Outcome.NUMBER, new, np.nan)
-        return failure
+    def _refuse_chance(self, values: FloatArray, codes: Codes) -> None:
+        """Refuse a function that gives two answers for one input: chance would look like an individual's influence."""
+        places = np.flatnonzero((codes == Outcome.NUMBER).any(axis=1))[:1]
+        given = [(values[places], codes[places]) for _ in range(2)]
+        for value, code in given:
+            self._call(value, code, np.arange(len(places)), tuple)
+        (value, code), (again, code_again) = given
+        if not (np.array_equal(value, again, equal_nan=True) and np.array_equal(code, code_again)):
+            raise QueryError(
+                "`function` must give the same answer each time it is called on the same answer, got two different "
+                "ones. Hint: a randomised function takes a generator as well, `function(answer, rng)`, uses no other "
+                "source of chance, and may be run with `draws=`."
+            )
 
     @property
     def words(self) -> str:
@@ -222,31 +222,9 @@ def with_axis(results: Results, draws: int) -> Results:
     if results.draws is not None:
         return results
 
-    def repeated(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        return np.repeat(array[:, None], draws, axis=1)
-
-    return replace(
-        results,
-        q=repeated(results.q),
-        outcomes=repeated(results.outcomes),
-        entry_q=repeated(results.entry_q),
-        entry_outcomes=repeated(results.entry_outcomes),
-        draws=draws,
-    )
-
-
-def _refuse_chance(call: Call, values: FloatArray, codes: Codes) -> None:
-    """Refuse a function that gives two answers for one input: chance would look like an individual's influence."""
-    places = np.flatnonzero((codes == Outcome.NUMBER).any(axis=1))[:1]
-    (value, code), (value_again, code_again) = ((values[places], codes[places]) for _ in range(2))
-    call(value, code, np.arange(len(places)), tuple)
-    call(value_again, code_again, np.arange(len(places)), tuple)
-    if not (np.array_equal(value, value_again, equal_nan=True) and np.array_equal(code, code_again)):
-        raise QueryError(
-            "`function` must give the same answer each time it is called on the same answer, got two different ones. "
-            "Hint: a randomised function takes a generator as well, `function(answer, rng)`, uses no other source of "
-            "chance, and may be run with `draws=`."
-        )
+    arrays: dict[str, Any] = {name: getattr(results, name) for name in ("q", "outcomes", "entry_q", "entry_outcomes")}
+    repeated: dict[str, Any] = {name: np.repeat(array[:, None], draws, axis=1) for name, array in arrays.items()}
+    return replace(results, **repeated, draws=draws)
 
 
 def _rewound(seed: int) -> Again:

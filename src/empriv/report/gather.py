@@ -17,14 +17,14 @@ import numpy as np
 import numpy.typing as npt
 
 from empriv.auditing.audit import Audit
-from empriv.auditing.ranking import most_exposed
+from empriv.auditing.summary import most_exposed
+from empriv.auditing.totals import TotalledRisk
 from empriv.base.arguments import one_epsilon
 from empriv.errors import InputError
 from empriv.judge.noise_kernels import NoiseKernel
 from empriv.measuring import AnyRisk
 from empriv.report.charts.chart import round_up
 from empriv.results import FloatArray, IntArray
-from empriv.scale.totalled_risk import TotalledRisk
 from empriv.validate.bounds import Bounds, upper_total_risk
 from empriv.words.decision import Covered
 

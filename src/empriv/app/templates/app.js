@@ -1,7 +1,7 @@
 // What a page of the app does by itself. Pages work without it, except for what is said to be live.
 //   data-load="/address"              the element is filled from there once the page, or the fold it is in, is shown
 //   data-poll="/address"              the element is replaced from there every second, until the answer has no data-poll; if the
-//                                   answer has data-reload, the page is asked for anew, or the one that it names
+//                                   answer has data-reload, the page is asked for anew
 //   form data-live="/address" data-into="#id"   whatever is changed in the form is sent there, and the answer put into #id
 //   data-beside="field"                an error in such an answer goes beside its field, and those before it go away
 //   data-print="#frame"               prints the page in a frame, and so does Ctrl-P: on paper, a frame would be cut off
@@ -76,8 +76,7 @@ async function poll(place) {
     box.innerHTML = html;
     const next = box.firstElementChild;
     if (next && next.dataset.reload !== undefined) {
-      if (next.dataset.reload) location.assign(next.dataset.reload);
-      else location.reload();
+      location.reload();
       return;
     }
     place.replaceWith(...box.childNodes);

@@ -6,6 +6,7 @@ Text for an engine that speaks DuckDB's SQL; who is in a random database is deci
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -71,7 +72,7 @@ def data_view(data: Databases, relations: list[str], columns_of: Callable[[str],
         )
 
 
-class DataView:
+class DataView(ABC):
     """What every engine's session says alike of the view of rows; the engine runs the statements.
 
     Attributes
@@ -83,21 +84,21 @@ class DataView:
     data: Databases
     labelled: bool = False
 
+    @abstractmethod
     def about_rows(self, sql: str) -> dict[str, Column]:
         """What a statement of empriv's own gives."""
-        raise NotImplementedError
 
+    @abstractmethod
     def columns_of(self, relation: str) -> Mapping[str, str]:
         """Names and types of the columns of a relation."""
-        raise NotImplementedError
 
+    @abstractmethod
     def make_labels(self, name: str, column: str) -> None:
         """Make the table of the labels in a column."""
-        raise NotImplementedError
 
+    @abstractmethod
     def labels_in(self, name: str) -> npt.NDArray[Any]:
         """The labels of such a table."""
-        raise NotImplementedError
 
     @property
     def whose(self) -> Sequence[str]:

@@ -178,7 +178,7 @@ class Session(Protocol):
 
 
 @dataclass(frozen=True)
-class Gone:
+class Deletion:
     """Who is deleted from a database: a half of the people in one of the draws, one individual, or nobody."""
 
     database: int
@@ -187,7 +187,7 @@ class Gone:
     individual: int | None = None
 
 
-class Apart(Protocol):
+class IsolatedRows(Protocol):
     """A connection of its own that holds the rows of a few databases and nothing else; people can be deleted from one.
 
     Databases have the positions that they have in the session that they are of. People are dealt into halves 0 and 1 at
@@ -198,19 +198,16 @@ class Apart(Protocol):
     def individuals(self) -> npt.NDArray[Any]:
         """Labels of those who have rows, as a `Session` gives them."""
 
-    def types(self, statement: exp.Expr) -> dict[str, Type]:
-        """Type of each column that the statement would give."""
-
-    def ask(self, statement: exp.Expr, gone: Sequence[Gone], *, shuffled: bool = False) -> list[Rows | None]:
-        """Run a query on the rows of a database that are left by each of these; None where it fails on them.
+    def ask(self, statement: exp.Expr, deletions: Sequence[Deletion], *, shuffled: bool = False) -> list[Rows | None]:
+        """Run a query on the rows of a database that each of these leaves; None where it fails on them.
 
         With ``shuffled``, the rows are in another order.
         """
 
-    def without(self, gone: Gone) -> AbstractContextManager[None]:
+    def without(self, deletion: Deletion) -> AbstractContextManager[None]:
         """Within, the rows of those who are deleted, and of all other databases, are nowhere in the connection."""
 
-    def repeated(self, gone: Sequence[Gone]) -> AbstractContextManager[Session]:
+    def repeated(self, deletions: Sequence[Deletion]) -> AbstractContextManager[Session]:
         """A session with the database of each of these once more, in which individuals are other ones.
 
         For a draw they are the two halves; for one individual it is they, and all other rows are nobody's.
@@ -222,7 +219,9 @@ class Engine(Protocol):
 
     def session(self, data: Databases) -> AbstractContextManager[Session]: ...
 
-    def apart(self, session: Session, data: Databases, chosen: Sequence[int]) -> AbstractContextManager[Apart]:
+    def isolated(
+        self, session: Session, data: Databases, chosen: Sequence[int]
+    ) -> AbstractContextManager[IsolatedRows]:
         """The rows of these databases of a session, in a connection of their own."""
 
 
@@ -254,13 +253,10 @@ class ClusterSession(Session, Protocol):
 
 
 @runtime_checkable
-class ClusterEngine(Protocol):
+class ClusterEngine(Engine, Protocol):
     """An engine whose rows are on other machines."""
 
     def session(self, data: Databases) -> AbstractContextManager[ClusterSession]: ...
-
-    def apart(self, session: Session, data: Databases, chosen: Sequence[int]) -> AbstractContextManager[Apart]:
-        """The rows of these databases of a session, in a connection of their own."""
 
     def parts(self) -> int:
         """Into how many parts individuals are dealt."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from empriv.measuring.densities.kernels import Kernel
+from empriv.measuring.densities.kernels import KERNELS, Kernel
 from empriv.results import FloatArray, IntArray
 
 GRID = 24
@@ -21,6 +21,8 @@ WIDE_GRID = 34
 FOLDS = 10
 
 _BLOCK = 100_000  # kernel values held at once: they stay in the processor's cache
+_ROWS = 8  # whose likelihoods are held at once
+_LAPLACE = KERNELS["laplace"]
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,16 @@ def spread(points: FloatArray) -> float:
     low, high = np.quantile(points, [0.25, 0.75])
     quartiles = float(high - low) / 1.349
     return min(deviation, quartiles) if quartiles > 0 else deviation
+
+
+def spreads(values: FloatArray) -> FloatArray:
+    """`spread` of each row; atoms, at +inf, are left out."""
+    if values.shape[1] < 2 or not np.isfinite(values).all():
+        return np.array([spread(row[np.isfinite(row)]) for row in values])
+    deviation = values.std(axis=1, ddof=1)
+    low, high = np.quantile(values, (0.25, 0.75), axis=1)
+    quartiles = (high - low) / 1.349
+    return np.asarray(np.where(quartiles > 0, np.minimum(deviation, quartiles), deviation))
 
 
 def bandwidth_cap(points: FloatArray, kernel: Kernel) -> float:
@@ -119,23 +131,64 @@ def _kernel_sums(
 def laplace_log_densities(points: FloatArray, bandwidths: FloatArray) -> FloatArray:
     """`log_densities` for the Laplace kernel, every point a group of its own, in O(n) for each bandwidth."""
     order = np.argsort(points, kind="stable")
-    x = points[order]
-    tolerance = tie_width(points)
-    first = np.concatenate(([True], np.diff(x) > tolerance))  # starts of runs of tied points
-    run = np.cumsum(first) - 1
-    values, counts = x[first], np.bincount(run).astype(float)
-    out = np.empty((len(bandwidths), len(points)))
-    decay = np.exp(-np.diff(values)[None, :] / bandwidths[:, None])
-    left = np.zeros((len(values), len(bandwidths)))
-    right = np.zeros_like(left)
-    for k in range(1, len(values)):
-        left[k] = (left[k - 1] + counts[k - 1]) * decay[:, k - 1]
-    for k in range(len(values) - 2, -1, -1):
-        right[k] = (right[k + 1] + counts[k + 1]) * decay[:, k]
+    values, counts, run = _distinct(points[None, order])
     with np.errstate(divide="ignore"):
-        log = np.log((left + right).T / (2 * bandwidths[:, None] * (len(points) - 1)))
-    out[:, order] = log[:, run]
+        log = np.log(_others(values, counts, bandwidths[None])[:, 0] / (2 * bandwidths * (len(points) - 1)))
+    out = np.empty((len(bandwidths), len(points)))
+    out[:, order] = log[run[0]].T
     return out
+
+
+def laplace_bandwidths(x: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """(rows,) bandwidths of rows (rows, n) of results, Laplace kernel: that of the one-standard-error rule, and the
+    likeliest; 0 where all are equal. As `Kde("laplace")` and its `Mixture.likeliest`, all rows at once."""
+    chunks = [_laplace_bandwidths(np.sort(x[k : k + _ROWS], axis=1)) for k in range(0, len(x), _ROWS)]
+    if not chunks:
+        return np.zeros(0), np.zeros(0)
+    chosen, likeliest = zip(*chunks, strict=True)
+    return np.concatenate(chosen), np.concatenate(likeliest)
+
+
+def _laplace_bandwidths(x: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Of sorted rows."""
+    rows, n = x.shape
+    widest = _LAPLACE.canonical * 1.06 * n**-0.2 * spreads(x)
+    multiples = np.geomspace(0.02, 1.0, GRID)
+    h = np.where(widest > 0, widest, 1.0)[:, None] * multiples
+    values, counts, run = _distinct(x)
+    score = np.log(np.maximum(_others(values, counts, h), 1e-300) / h)  # (n, rows, bandwidths)
+    weight = counts[:, :, None]
+    best = np.argmax((weight * score).sum(axis=0), axis=1)
+    lost = np.take_along_axis(score, best[None, :, None], axis=2) - score
+    means = (weight * lost).sum(axis=0) / n
+    errors = np.sqrt((weight * (lost - means) ** 2).sum(axis=0) / max(n - 1, 1) / n)
+    chosen = GRID - 1 - np.argmax((means <= errors)[:, ::-1], axis=1)
+    varied = (widest > 0) & (run[:, -1] > 0)
+    return tuple(np.where(varied, h[np.arange(rows), index], 0.0) for index in (chosen, best))  # type: ignore[return-value]
+
+
+def _distinct(x: FloatArray) -> tuple[FloatArray, FloatArray, IntArray]:
+    """Values and counts (n, rows) of sorted rows (rows, n), where tied results are one value, and which value each is
+    of (rows, n); the last one, counted 0 times, fills what is left."""
+    rows, n = x.shape
+    apart = np.diff(x, axis=1) > 4 * np.spacing(np.abs(x).max(axis=1))[:, None]
+    run = np.pad(np.cumsum(apart, axis=1), ((0, 0), (1, 0)))
+    first = np.pad(apart, ((0, 0), (1, 0)), constant_values=True)
+    values = np.repeat(x[:, -1:], n, axis=1)
+    values[np.nonzero(first)[0], run[first]] = x[first]
+    counts = np.bincount((np.arange(rows)[:, None] * n + run).ravel(), minlength=rows * n).reshape(rows, n)
+    return np.ascontiguousarray(values.T), np.ascontiguousarray(counts.T, float), run
+
+
+def _others(values: FloatArray, counts: FloatArray, bandwidths: FloatArray) -> FloatArray:
+    """(n, rows, bandwidths) sums of exp(-distance/h) of the other values, by their counts; bandwidths (rows, any)."""
+    decay = np.exp(-np.diff(values, axis=0)[:, :, None] / bandwidths)
+    decays, masses = np.stack((decay, decay[::-1]), axis=1), np.stack((counts, counts[::-1]), axis=1)[..., None]
+    sums = np.zeros((len(values), 2, *bandwidths.shape))  # from the left, and from the right
+    for before, after, mass, step in zip(sums, sums[1:], masses, decays, strict=False):
+        np.add(before, mass, out=after)
+        np.multiply(after, step, out=after)
+    return np.asarray(sums[:, 0] + sums[::-1, 1])
 
 
 def per_database(log_density: FloatArray, databases: IntArray) -> FloatArray:

@@ -106,7 +106,7 @@ _NOT_GIVEN = Message(
 def measure_buckets(results: Results, given: Buckets, known: Any, density: Density) -> WorstRisk:
     """The risk to a reader who knows in which bucket each database is; ``known`` are the values of ``given.g``."""
     n = results.n_databases
-    columns = _columns(given.g if known is None else known, n)
+    columns = _columns([given.g] if known is None else known, n)
     labels, names = bucket_labels(columns, n, given.count)
     sizes = np.bincount(labels, minlength=len(names))
     enough = np.flatnonzero(sizes >= LEAST_BUCKET)
@@ -126,12 +126,12 @@ def measure_buckets(results: Results, given: Buckets, known: Any, density: Densi
     )
 
 
-def measure_own_contribution(results: Results, given: OwnContribution, known: Any, density: Density) -> WorstRisk:
+def measure_own_contribution(results: Results, given: OwnContribution, density: Density) -> WorstRisk:
     """The risk of everybody else to each of the largest contributors, who know what they contributed."""
     count = results.n_individuals
     if count < 2:
         raise InputError(f"There must be at least 2 individuals for one to know about another, got {count}.")
-    values = given.contributions if known is None else known
+    values = given.contributions
     checked = None if values is None else _checked(values, count, results.n_databases)
     contributions: Callable[[int], FloatArray] = (
         (lambda row: _influence(results, row)) if checked is None else (lambda row: np.nan_to_num(checked[row]))
@@ -235,16 +235,17 @@ def bucket_labels(columns: Sequence[npt.NDArray[Any]], n: int, count: int | None
     return codes, tuple(names[code] for code in used)
 
 
-def _columns(known: Any, n: int) -> list[npt.NDArray[Any]]:
-    """Each known quantity as an array of n; a tuple or list of arrays keeps the type of each."""
-    if known is None or isinstance(known, str) or callable(known):
+def _columns(known: Sequence[Any], n: int) -> list[npt.NDArray[Any]]:
+    """Each known quantity as arrays of n; a list of arrays, or the columns of one, are several."""
+    if any(isinstance(one, str) or callable(one) for one in known):
         raise InputError("`known` must hold what is known of each database: SQL and functions are collected first.")
-    several = isinstance(known, list | tuple) and len(known) > 0 and all(np.ndim(one) == 1 for one in known)
-    columns = [np.asarray(one) for one in known] if several else [np.asarray(known)]
-    if len(columns) == 1 and columns[0].ndim == 2:
-        columns = list(columns[0].T)
-    if any(column.shape != (n,) for column in columns):
-        shape = next(column.shape for column in columns if column.shape != (n,))
+    columns: list[npt.NDArray[Any]] = []
+    for one in known:
+        listed = isinstance(one, list | tuple) and len(one) > 0 and all(np.ndim(part) == 1 for part in one)
+        arrays = [np.asarray(part) for part in one] if listed else [np.asarray(one)]
+        columns += list(arrays[0].T) if len(arrays) == 1 and arrays[0].ndim == 2 else arrays
+    shape = next((column.shape for column in columns if column.shape != (n,)), None)
+    if shape is not None:
         raise InputError(f"`known` must hold one value for each of {n} databases, got shape {shape}.")
     return columns
 

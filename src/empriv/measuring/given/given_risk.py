@@ -13,19 +13,20 @@ the tests are silent is weak evidence all the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from empriv.base.arguments import probability
 from empriv.errors import InputError
 from empriv.measuring.any_risk import largest_influence
 from empriv.measuring.densities.density import Density, density_or_default, is_literal
 from empriv.measuring.given.calendar import LEAST_BENT, Times, calendar_terms, order_of, required_times
-from empriv.measuring.given.reader_knowledge import Given
+from empriv.measuring.given.reader_knowledge import Given, quantity_name
 from empriv.measuring.given.regression import (
     LEAST_RESIDUALS,
     Residuals,
@@ -38,10 +39,9 @@ from empriv.measuring.given.regression import (
     regress_out,
 )
 from empriv.measuring.line.atoms import Pairs
-from empriv.measuring.line.blocks import Block
 from empriv.measuring.line.last_digits import pairs_at_step
 from empriv.measuring.line.moves import Moves, moves_of
-from empriv.measuring.line.risk import Risk, measure_line, pairs_of
+from empriv.measuring.line.risk import Block, Risk, measure_line, pairs_of
 from empriv.results import FloatArray, IntArray, Results
 from empriv.words import what_is_known
 from empriv.words.message import Message
@@ -395,7 +395,7 @@ def _atom_blocks(pairs: Pairs) -> Iterator[tuple[IntArray, Block]]:
 
 def quantities_of(given: Given, known: Sequence[Any], results: Results) -> list[Term]:
     """What is known of each database by the quantities that were given."""
-    names = [asked if isinstance(asked, str) else getattr(asked, "__qualname__", "") for asked in given.quantities]
+    names = [quantity_name(asked) for asked in given.quantities]
     names += [""] * (len(known) - len(names))
     return [
         term
@@ -406,3 +406,74 @@ def quantities_of(given: Given, known: Sequence[Any], results: Results) -> list[
 
 def _lags(residuals: Residuals) -> tuple[int, ...]:
     return tuple(term.lag for term in residuals.fit.terms if term.lag)
+
+
+# What files hold
+
+
+def values_to_parts(columns: Sequence[npt.NDArray[Any]]) -> tuple[list[Any], dict[str, npt.NDArray[Any]]]:
+    """Values of quantities by database: labels of each, or None where they are numbers, in arrays."""
+    numbers = [column.dtype.kind in "biuf" for column in columns]
+    labels = [
+        None if plain else [None if label is None or label != label else str(label) for label in column.tolist()]
+        for plain, column in zip(numbers, columns, strict=True)
+    ]
+    return labels, {f"known_{place}": column for place, column in enumerate(columns) if numbers[place]}
+
+
+def values_from_parts(facts: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
+    """The inverse of `values_to_parts`."""
+    return [
+        arrays[f"known_{place}"] if labels is None else np.array(labels, object)
+        for place, labels in enumerate(facts["labels"])
+    ]
+
+
+def given_to_parts(
+    given: Given, terms: Sequence[Term], steps: Sequence[Step], *, logarithm: bool
+) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    """What is known, and how much was chosen of it, as facts and arrays of a file."""
+    labels, arrays = values_to_parts([np.asarray(term.values) for term in terms])
+    facts = {
+        "kind": "given",
+        "words": list(given.words),
+        "knows": [term.name for term in terms],
+        "labels": labels,
+        "log_taken": logarithm,
+        "steps": [asdict(step) for step in steps],
+    }
+    return facts, arrays
+
+
+def given_from_parts(facts: Mapping[str, Any]) -> tuple[Given, list[Step]]:
+    """What is known, and the steps that were taken; invalid facts raise KeyError, TypeError or ValueError."""
+    if facts["kind"] != "given":
+        raise ValueError("kind of knowledge")
+    given = Given.of_words([str(word) for word in facts["words"]], [str(name) for name in facts["knows"]])
+    return given, [_step(step) for step in facts.get("steps", ())]
+
+
+def _step(facts: Mapping[str, Any]) -> Step:
+    step = Step(str(facts["name"]), float(facts["p"]), str(facts["statistic"]), facts["bends"] is True)
+    if not 0 <= step.p <= 1:
+        raise ValueError("p")
+    return step
+
+
+def risk_to_parts(risk: GivenRisk) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    """Those of the risk of one number."""
+    return given_to_parts(risk.given, risk.quantities, risk.steps, logarithm=risk.residuals.logarithm)
+
+
+def risk_from_parts(
+    facts: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]], results: Results, density: Density,
+    *, positive: bool = True,
+) -> GivenRisk:  # fmt: skip
+    """The risk of one number given the same, measured anew; ``positive`` as for `choose`.
+
+    The last step that was taken is taken again with its tests, so that a file can add to what is known, and never take
+    from it.
+    """
+    given, taken = given_from_parts(facts)
+    values = values_from_parts(facts, arrays)
+    return measure_given(results, given, values, density=density, positive=positive, taken=taken)

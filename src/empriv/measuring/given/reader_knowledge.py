@@ -22,6 +22,7 @@ import numpy as np
 from empriv.errors import InputError
 
 AUTO, NOTHING, UNORDERED, OWN, BUCKETS = "auto", "nothing", "unordered", "own", "buckets:"
+VALUES_GIVEN = "values given"  # in place of a name
 _PREVIOUS = re.compile(r"previous(?::(.*))?", re.DOTALL)
 _MOST_PREVIOUS = 1_000
 
@@ -122,6 +123,17 @@ class Buckets:
         if self.count is not None and (isinstance(self.count, bool) or self.count < 1):
             raise InputError(f"`count` must be at least 1, got {self.count}.")
 
+    @property
+    def quantities(self) -> tuple[Any, ...]:
+        """The quantities, one by one; arrays are one."""
+        several = isinstance(self.g, list | tuple) and any(isinstance(one, str) or callable(one) for one in self.g)
+        return tuple(self.g) if several else (self.g,)
+
+    @property
+    def names(self) -> list[str]:
+        """What they are called."""
+        return [quantity_name(quantity) or VALUES_GIVEN for quantity in self.quantities]
+
 
 @dataclass(frozen=True, eq=False)
 class OwnContribution:
@@ -199,6 +211,11 @@ def kind_of(known: Known) -> str:
             return "buckets"
         case OwnContribution():
             return "own contribution"
+
+
+def quantity_name(quantity: Any) -> str:
+    """SQL text, or the name of a function; empty for values."""
+    return quantity if isinstance(quantity, str) else str(getattr(quantity, "__qualname__", ""))
 
 
 def _previous(quantity: Any) -> int:

@@ -503,11 +503,6 @@ class Residuals:
         level: a move adds to a result, whatever that is, and its logarithm would tell on which result it was seen."""
         return np.exp(residuals) if self.logarithm else residuals
 
-    def residuals_of(self, values: FloatArray) -> FloatArray:
-        """The residuals of results ``values`` (n, draws) on these databases."""
-        y = _scaled(values, self.logarithm)
-        return np.asarray((y - self.fit.level[:, None]) * self.fit.calm[:, None])
-
 
 def regress_out(
     results: Results,

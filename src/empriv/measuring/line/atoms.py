@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from empriv.errors import InputError
-from empriv.measuring.densities.selection import spread
+from empriv.measuring.densities.selection import spread, spreads
 from empriv.results import FloatArray, IntArray, Outcome, Results
 
 Codes = npt.NDArray[np.int8]
@@ -395,13 +395,3 @@ def spread_ratios(pairs: Pairs) -> FloatArray | None:
     # nothing is left to be narrow where all results without a person are the same: these are atoms
     narrow = (out > 0) & (out < NARROW)
     return np.where(narrow, out, 1.0) if narrow.any() else None
-
-
-def spreads(values: FloatArray) -> FloatArray:
-    """`spread` of each row; atoms, at +inf, are left out."""
-    if values.shape[1] < 2 or not np.isfinite(values).all():
-        return np.array([spread(row[np.isfinite(row)]) for row in values])
-    deviation = values.std(axis=1, ddof=1)
-    low, high = np.quantile(values, (0.25, 0.75), axis=1)
-    quartiles = (high - low) / 1.349
-    return np.asarray(np.where(quartiles > 0, np.minimum(deviation, quartiles), deviation))

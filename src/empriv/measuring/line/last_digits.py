@@ -93,6 +93,8 @@ def strengths(values: FloatArray, steps: FloatArray, draws: int = 1) -> FloatArr
 
 def strengths_without(pairs: Pairs, rows: IntArray, steps: FloatArray) -> FloatArray:
     """(rows, steps) strengths without each of these individuals: what changes is added to the sums with everyone."""
+    if pairs.everywhere() is not None:
+        return strengths(pairs.dense(rows), steps, pairs.draws)
     entry = pairs.entries_of(rows)[1]
     before, entries = pairs.points.reshape(-1, pairs.draws), pairs.entries[entry]
     database, counts = pairs.entry_database[entry], pairs.draws * (pairs.starts[rows + 1] - pairs.starts[rows])

@@ -23,10 +23,9 @@ from empriv.base.machine import workers
 from empriv.measuring.any_risk import AnyRisk
 from empriv.measuring.densities.density import Density, Mixture, density_or_default
 from empriv.measuring.densities.selection import spread as spread_of
-from empriv.measuring.line.atoms import spreads
-from empriv.measuring.line.blocks import Block
+from empriv.measuring.densities.selection import spreads
 from empriv.measuring.line.laplace import LaplaceBlock, slack
-from empriv.measuring.line.risk import Risk, measure_line
+from empriv.measuring.line.risk import Block, Risk, measure_line
 from empriv.measuring.tables.fit import TableFit
 from empriv.measuring.tables.influences import Influences
 from empriv.results import FloatArray, IntArray, Results

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from empriv.auditing.totals import TotalledRisk
 from empriv.base.text import shortened
 from empriv.measuring import AnyRisk, GivenRisk
 from empriv.report.charts.chart import (
@@ -33,7 +34,6 @@ from empriv.report.charts.chart import (
 )
 from empriv.report.gather import Material
 from empriv.results import FloatArray, Outcome, Results
-from empriv.scale.totalled_risk import TotalledRisk
 from empriv.words.nouns import days_of
 from empriv.words.sentences import amount
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from empriv.auditing.totals import TotalledRisk
 from empriv.base.text import shortened
 from empriv.measuring import GivenRisk
 from empriv.measuring.any_risk import AnyRisk
@@ -16,7 +17,6 @@ from empriv.report.charts.answers import answer_axis, labelled, value_range
 from empriv.report.charts.chart import BLUE, HEIGHT, VERMILION, Chart, Scale, layer, numbers, records, spec_of
 from empriv.report.gather import Material
 from empriv.results import FloatArray
-from empriv.scale.totalled_risk import TotalledRisk
 
 _MOST = 400  # databases that are drawn, evenly; the table has more
 _MOST_ROWS = 2_000

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from empriv.auditing.totals import TotalledRisk
 from empriv.measuring import AnyRisk, GivenRisk, Risk
 from empriv.measuring.densities import Mixture
 from empriv.report.charts.chart import (
@@ -24,7 +25,6 @@ from empriv.report.charts.chart import (
 )
 from empriv.report.gather import Material
 from empriv.results import FloatArray
-from empriv.scale.totalled_risk import TotalledRisk
 
 _POINTS = 220
 TALL, LOW = 150, 90

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from empriv.auditing.audit import Audit
 from empriv.auditing.deciding import verdicts_on
-from empriv.auditing.ranking import names_of
+from empriv.auditing.summary import names_of
 from empriv.base.storage import write_atomically
 from empriv.base.text import visible
 from empriv.comparing.ways import Advice

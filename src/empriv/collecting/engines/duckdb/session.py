@@ -14,7 +14,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import duckdb
 import numpy as np
@@ -32,8 +32,8 @@ from empriv.collecting.engines.engine import (
     DATA,
     DATABASE,
     EVERYONE,
-    Apart,
     Column,
+    IsolatedRows,
     Rows,
     SentRows,
     Session,
@@ -59,8 +59,6 @@ _LONG_INTEGERS = {"UBIGINT", "HUGEINT"}  # of which some do not fit in NumPy's i
 _CODE = "empriv_code"  # the column that says whose a row is, by position
 _LONGEST_LABEL = 1000  # characters
 _MOST_SECONDS = 10**6  # that a server counts in milliseconds, in 32 bits
-T = TypeVar("T")
-_READERS = {"csv": "read_csv", "json": "read_json_auto"}
 
 
 @dataclass(frozen=True)
@@ -114,20 +112,20 @@ class DuckDBEngine:
                 session.close()
 
     @contextmanager
-    def apart(self, session: Session, data: Databases, chosen: Sequence[int]) -> Iterator[Apart]:
+    def isolated(self, session: Session, data: Databases, chosen: Sequence[int]) -> Iterator[IsolatedRows]:
         """The rows of these databases of a session, in a connection of their own."""
-        from empriv.collecting.engines.duckdb.apart import ApartRows, rows_of
+        from empriv.collecting.engines.duckdb.isolated import IsolatedSession, rows_of
 
         alone = replace(data, parts=(), labels=None, tables={}, draws=None)
         sent = {DATA: session.stream(rows_of(session.columns[DATA], chosen))}
         sent |= {name: session.stream(exp.select("*").from_(exp.table_(name, quoted=True))) for name in data.tables}
         with ExitStack() as stack:
             connection, worker, timeout = self._beside(session) or (*stack.enter_context(self.connected(alone)), None)
-            apart = ApartRows(
+            rows = IsolatedSession(
                 connection, alone, threads=self.threads, worker=worker, timeout=timeout, sent=sent, zone=zone_of(data)
             )
-            stack.callback(apart.close)
-            yield apart
+            stack.callback(rows.close)
+            yield rows
 
     def _beside(self, session: Session) -> tuple[Connection, Executor | None, float | None] | None:
         """A further connection where a session's is limited by the system, so that the same limits hold for both."""

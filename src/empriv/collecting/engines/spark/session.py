@@ -27,9 +27,9 @@ from empriv.collecting.engines.engine import (
     EVERYONE,
     WHERE,
     WHO,
-    Apart,
     Batches,
     Column,
+    IsolatedRows,
     Rows,
     SentRows,
     Session,
@@ -128,12 +128,12 @@ class SparkEngine:
                 self.spark.conf.set(_ZONE, before)
 
     @contextmanager
-    def apart(self, session: Session, data: Databases, chosen: Sequence[int]) -> Iterator[Apart]:
+    def isolated(self, session: Session, data: Databases, chosen: Sequence[int]) -> Iterator[IsolatedRows]:
         """The rows of these databases of a session, here: DuckDB asks them what was asked of Spark."""
         from empriv.collecting.engines.duckdb import DuckDBEngine
 
-        with DuckDBEngine().apart(session, data, chosen) as apart:
-            yield apart
+        with DuckDBEngine().isolated(session, data, chosen) as rows:
+            yield rows
 
     def parts(self) -> int:
         """Into how many parts individuals are dealt."""
