@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from brute import check_against_brute_force, classify
 from exact import moments
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from brute import check_against_brute_force, classify
 from empriv.collecting import Engine, collect, databases
 from empriv.collecting.queries import query_of
 from empriv.collecting.sql.aggregates import AGGREGATES

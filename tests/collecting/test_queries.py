@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from brute import check_against_brute_force
 
+from brute import check_against_brute_force
 from empriv.collecting import collect, databases
 from empriv.collecting.queries import query_of
 from empriv.collecting.sql.printing import text
