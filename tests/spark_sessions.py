@@ -29,7 +29,7 @@ SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "1",
-    "spark.default.parallelism": "2",
+    "spark.default.parallelism": "1",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
@@ -44,7 +44,7 @@ def in_chunks(data: Any, query: str, **options: Any) -> empriv.Audit:
     return empriv.audit(data, query, in_chunks=True, **options)
 
 
-def start(directory: Path, *, master: str = "local[2,2]", **settings: str) -> Any:
+def start(directory: Path, *, master: str = "local[1,2]", **settings: str) -> Any:
     """A session of its own, with everything that it writes in ``directory``."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_DIRS"] = str(directory / "local")

@@ -73,7 +73,7 @@ def last_line(process: subprocess.Popen[str]) -> Any:
 
 @pytest.fixture
 def data(tmp_path: Path) -> empriv.Databases:
-    rows(1_500).to_parquet(tmp_path / "rows.parquet")
+    rows(600).to_parquet(tmp_path / "rows.parquet")
     return databases(str(tmp_path / "rows.parquet"), database="day", individual="who")
 
 
