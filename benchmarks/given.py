@@ -198,7 +198,7 @@ def iid_size(runs: int) -> None:
                         q[j] += 0.5 * (q[j - 1] - level(n)[j - 1])
                     results = empriv.Results.from_arrays(q, q[None] - SHIFT, databases=days(n))
                     risk = empriv.measure(results, known=("calendar", *(["previous"] if previous else [])))
-                    objects += objection(risk.residuals, risk._times)[0] <= 0.05
+                    objects += objection(risk.residuals, risk._times) <= 0.05
                 print(f"{name:10s} {n:4d}  previous {previous}  objects in {objects / runs:.3f}", flush=True)
 
 

@@ -175,6 +175,11 @@ class TableNoise:
         """What the noise claims, as one text: laws and target."""
         return json.dumps(self._facts(), sort_keys=True)
 
+    @cached_property
+    def _lasting(self) -> tuple[str, ...]:
+        """What no noise mends. Given what is known, the audit was asked when the noise was designed for it."""
+        return () if self.given else outlasting_noise(self.risk, self.epsilon)
+
     def check_release(self) -> None:
         """Refuse to release where the promise is not kept, or the granularity was not declared."""
         if not self.holds:
@@ -184,9 +189,10 @@ class TableNoise:
                 "`granularity` must be declared for a release, since one taken from the data may reveal something "
                 "about them. Hint: design_noise(..., granularity=0.25)."
             )
-        lasting = () if self.given else outlasting_noise(self.risk, self.epsilon)
-        if lasting:
-            raise CertificateError(f"It cannot be told whether the noisy answers are private enough. {lasting[0]}")
+        if self._lasting:
+            raise CertificateError(
+                f"It cannot be told whether the noisy answers are private enough. {self._lasting[0]}"
+            )
 
     def release(self, values: Mapping[str, float]) -> dict[str, float]:
         """Noisy answers, drawn from the operating system's entropy; all numbers at once, and once."""

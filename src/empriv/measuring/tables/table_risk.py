@@ -27,7 +27,7 @@ from empriv.errors import InputError
 from empriv.measuring.any_risk import AnyRisk, smallest_epsilons
 from empriv.measuring.densities.density import Density, density_or_default, is_literal
 from empriv.measuring.given.calendar import calendar_terms, order_of, required_times
-from empriv.measuring.given.given_risk import FEWEST, SILENT, Step, quantities_of, remaining
+from empriv.measuring.given.given_risk import FEWEST, SILENT, Step, quantities_of
 from empriv.measuring.given.iid_tests import iid_tests
 from empriv.measuring.given.reader_knowledge import Given
 from empriv.measuring.given.regression import LEAST_RESIDUALS, Term, check_enough, explained_by, number_term
@@ -46,8 +46,7 @@ from empriv.measuring.tables.fit import BoolArray, TableFit, filled, fit_table
 from empriv.measuring.tables.influences import Influences, influences_on
 from empriv.measuring.tables.leaks import Leak, alone_in_cells, table_leaks
 from empriv.results import FloatArray, IntArray, Results
-from empriv.words import what_is_known
-from empriv.words.message import Message
+from empriv.words.message import Message, counted_as_known
 
 _AXES = 5  # of the previous table that are known, at most
 _EACH_AXIS = 20  # databases for each of them
@@ -333,7 +332,7 @@ class GivenTableRisk(TableRisk):
     def messages(self) -> tuple[Message, ...]:
         """What was counted as known, in words."""
         last = self.steps[-1] if self.steps else None
-        return what_is_known.given(
+        return counted_as_known(
             [term.name for term in self.known], 1 + sum(term.size for term in self.known), self.results.n_databases,
             chosen=None if last is None else (last.name, last.p), dropped=self.dropped,
         )  # fmt: skip
@@ -345,7 +344,6 @@ def measure_given_table(
     known: Any = None,
     *,
     density: Density | None = None,
-    taken: Sequence[Step] = (),
 ) -> GivenTableRisk:
     """The risk of a table given what is known; arguments as for `measure_given`."""
     columns = tuple(given.quantities) if known is None else tuple(known)
@@ -360,7 +358,7 @@ def measure_given_table(
     dates = [] if times is None else calendar_terms(times)
     steps: tuple[Step, ...] = ()
     if given.auto:
-        terms, lags, steps = _choose(results, quantities, dates, order, ordered=times is not None, taken=taken)
+        terms, lags, steps = _choose(results, quantities, dates, order, ordered=times is not None)
     else:
         terms = [*quantities, *(dates if given.calendar else [])]
         lags = tuple(range(1, given.previous + 1))
@@ -404,14 +402,12 @@ def _choose(
     order: IntArray,
     *,
     ordered: bool,
-    taken: Sequence[Step] = (),
 ) -> tuple[list[Term], tuple[int, ...], tuple[Step, ...]]:
     """As much as it takes until the axes of the residuals look independent and identically distributed."""
-    taken = taken if ordered else ()
-    steps = list(taken[:-1])
+    steps: list[Step] = []
     terms: list[Term] = list(quantities)
     lags: tuple[int, ...] = ()
-    for name in remaining(_STEPS, taken) if ordered else _STEPS[:1]:
+    for name in _STEPS if ordered else _STEPS[:1]:
         wanted = [*quantities, *(dates if name != "nothing" else [])]
         wanted_lags = (1,) if name == "previous" else ()
         kept, known = _with_lags(results, wanted, wanted_lags, order)
@@ -419,14 +415,13 @@ def _choose(
             break  # too few databases for more
         terms, lags = wanted, wanted_lags
         axes = fit_table(results.on_databases(kept), known).main_axes(_SERIES)
-        p, statistic = 1.0, ""
+        p = 1.0
         if ordered and len(kept) >= FEWEST and len(axes):
-            tested = iid_tests(np.round(axes, 12))
-            p, statistic = tested.p, tested.statistic
+            p = iid_tests(np.round(axes, 12)).p
             if name == "nothing" and dates:  # the i.i.d. tests do not see weekdays
                 on_dates = [term.on(kept) for term in dates]
                 p = min([p, *(len(axes[:3]) * explained_by(axis, on_dates) for axis in axes[:3])])
-        steps.append(Step(name, p, statistic))
+        steps.append(Step(name, p))
         if p > SILENT:
             break
     return terms, lags, tuple(steps)
