@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 import empriv
 from empriv.measuring import AnyRisk
-from empriv.validate.covering import covered
+from empriv.validate.covers import covered
 
 FloatArray = npt.NDArray[np.float64]
 EPSILON, SHIFT = 0.1, 0.3

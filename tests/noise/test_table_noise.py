@@ -175,4 +175,4 @@ def test_wrong_input_is_refused(designed: tuple[Results, TableNoise]) -> None:
     with pytest.raises(InputError, match="each of the 6 numbers"):
         designed[1].release({"c0": 100.1})
     with pytest.raises(InputError, match="`consistent` must be for several"):
-        empriv.design_noise(risk.components["c0"], epsilon=1.0, delta=0.05, consistent=True)
+        empriv.design_noise(risk.each_number["c0"], epsilon=1.0, delta=0.05, consistent=True)

@@ -222,10 +222,10 @@ def count_of(settings: Settings) -> DataReach:
     """How far databases reach; called beside the server."""
     from empriv.cli.inputs import source_of
     from empriv.collecting.profile import ROW_NUMBERS, count
+    from empriv.judge.upper import LEAST_DATABASES
     from empriv.ledger.values import label_text
-    from empriv.validate.bounds import LEAST_DATABASES
-    from empriv.validate.bounds.line_bounds import floor
-    from empriv.words.planning import too_few
+    from empriv.validate.bounds import floor
+    from empriv.words.decision import too_few
 
     with engine_beside() as engine:
         counted = count(engine, source_of(with_parsed_copy(settings)))

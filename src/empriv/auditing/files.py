@@ -35,9 +35,8 @@ from empriv.measuring.line.risk import measure_line
 from empriv.measuring.measures import measure_known
 from empriv.measuring.tables import GivenTableRisk, measure_given_table
 from empriv.results import Results
-from empriv.validate.bounds.line_bounds import floor
-from empriv.words.message import Message
-from empriv.words.what_is_known import nothing_known
+from empriv.validate.bounds import floor
+from empriv.words.message import Message, nothing_known
 
 if TYPE_CHECKING:
     from empriv.auditing.audit import Audit
@@ -317,7 +316,7 @@ def _joint_json(risk: TableRisk, epsilons: Sequence[float]) -> dict[str, Any]:
                 {"epsilon": figure.epsilon, "delta": figure.delta, "total_risk": figure.total_risk}
                 for figure in figures(part, epsilons)
             ]
-            for name, part in risk.components.items()
+            for name, part in risk.each_number.items()
         },
         "leaks": [
             {

@@ -39,8 +39,8 @@ from empriv.noise.law import Law, decimal_at_most
 from empriv.noise.publications import effects_with_noise
 from empriv.results import FloatArray, Results
 from empriv.validate.bounds import bounds
-from empriv.validate.checks.check import outlasting_noise
-from empriv.validate.covering import cover
+from empriv.validate.checks import outlasting_noise
+from empriv.validate.covers import cover
 from empriv.words.sentences import amount
 
 _ANOTHER_AUDIT = (

@@ -18,9 +18,8 @@ from empriv.base.text import shortened
 from empriv.report.charts.chart import BLUE, INK, VERMILION, Chart, Scale, layer, records, spec_of
 from empriv.report.gather import Material
 from empriv.results import FloatArray
-from empriv.validate.covering import has_moves, hiding_of
-from empriv.words.nouns import Nouns
-from empriv.words.sentences import amount, percent
+from empriv.validate.covers import has_line_cover, line_cover_of
+from empriv.words.sentences import Nouns, amount, percent
 
 if TYPE_CHECKING:
     from empriv.judge.noise_kernels import NoiseKernel
@@ -63,14 +62,14 @@ class MovesDrawn:
 def moved_of(audit: Audit, kernel: NoiseKernel | None = None, day: Covered | None = None) -> MovesDrawn | None:
     """Everybody's moves, with the cover that a verdict found; None for kinds of risk that have no cover."""
     risk = audit.once
-    if not has_moves(risk):
+    if not has_line_cover(risk):
         return None
-    totals = hiding_of(risk, kernel).totals
+    totals = line_cover_of(risk, kernel).totals
     moved = totals.relative
     if day is not None and totals.varies and day.in_residuals > 0:
         return MovesDrawn(moved.values / day.in_residuals, moved.counts, 1.0, "share")
-    told = day is not None and (day.cover > 0 or day.exposed > 0)
-    cover = day.cover if day is not None and told else None
+    judged = day is not None and (day.cover > 0 or day.exposed > 0)
+    cover = day.cover if day is not None and judged else None
     return MovesDrawn(moved.values * totals.typical_unit, moved.counts, cover, "typical" if totals.varies else "")
 
 
@@ -88,7 +87,7 @@ def _furthest(material: Material) -> str:
     """The name of who moved the answer most, as the page shows it; nothing where nobody is named."""
     if material.names is None:
         return ""
-    largest = hiding_of(material.audit.once, material.kernel).moves.largest
+    largest = line_cover_of(material.audit.once, material.kernel).moves.largest
     furthest = np.flatnonzero(largest == largest.max())
     return shortened(min(str(material.names[int(row)]) for row in furthest), 20)
 
@@ -189,11 +188,10 @@ def _powers(most: int) -> tuple[float, ...]:
 
 
 def _bars(edges: FloatArray, start: Any, end: Any, what: str) -> list[dict[str, Any]]:
-    here = np.flatnonzero(np.asarray(end) > np.asarray(start))
-    rows = records(
-        low=edges[here], high=edges[here + 1], **{"from": np.asarray(start)[here], "count": np.asarray(end)[here]}
-    )
-    return [{**row, "what": what} for row in rows]
+    filled = np.flatnonzero(end > start)
+    rows = records(low=edges[filled], high=edges[filled + 1], start=start[filled], count=end[filled])
+    return [{"low": row["low"], "high": row["high"], "from": row["start"], "count": row["count"], "what": what}
+            for row in rows]  # fmt: skip
 
 
 def _labels(
