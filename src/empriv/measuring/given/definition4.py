@@ -22,8 +22,7 @@ from empriv.measuring.given.given_risk import measure_given
 from empriv.measuring.given.reader_knowledge import Buckets, Given, OwnContribution
 from empriv.measuring.line.risk import Risk, measure_line
 from empriv.results import FloatArray, IntArray, Results
-from empriv.words.message import Message
-from empriv.words.what_is_known import TITLE
+from empriv.words.message import KNOWN_TITLE, Message
 
 LEAST_BUCKET = 20  # databases; a bucket with fewer is not measured, and that is said
 _EACH_BUCKET, _MOST_BUCKETS = 50, 5
@@ -92,7 +91,7 @@ class WorstRisk(AnyRisk):
             "measured: nothing is said of readers who see one of these buckets."
         )
         numbers = {"what": "left-out", "count": self.left_out, "least": LEAST_BUCKET}
-        return Message("worst-of", said), Message("known", small, "warning", numbers, TITLE)
+        return Message("worst-of", said), Message("known", small, "warning", numbers, KNOWN_TITLE)
 
 
 _NOT_GIVEN = Message(

@@ -46,8 +46,7 @@ from empriv.measuring.tables.fit import BoolArray, TableFit, filled, fit_table
 from empriv.measuring.tables.influences import Influences, influences_on
 from empriv.measuring.tables.leaks import Leak, alone_in_cells, table_leaks
 from empriv.results import FloatArray, IntArray, Results
-from empriv.words import what_is_known
-from empriv.words.message import Message
+from empriv.words.message import Message, counted_as_known
 
 _AXES = 5  # of the previous table that are known, at most
 _EACH_AXIS = 20  # databases for each of them
@@ -338,7 +337,7 @@ class GivenTableRisk(TableRisk):
     def messages(self) -> tuple[Message, ...]:
         """What was counted as known, in words."""
         last = self.steps[-1] if self.steps else None
-        return what_is_known.given(
+        return counted_as_known(
             [term.name for term in self.known], 1 + sum(term.size for term in self.known), self.results.n_databases,
             chosen=None if last is None else (last.name, last.p), dropped=self.dropped,
         )  # fmt: skip
