@@ -10,7 +10,7 @@
 
 A crash before the commit leaves nothing, and nothing was shown. A crash after it leaves an entry whose answer may not
 have been shown: asking again gives that answer. The work does not grow with the entries: the whole chain is read by
-`verify` alone. The file is `store`'s, the chain `chain`'s, the policy `budget`'s.
+`verify` alone. The file is `store`'s, the chain `chain`'s, the policy that of `refusal`.
 """
 
 from __future__ import annotations

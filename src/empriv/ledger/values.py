@@ -1,6 +1,6 @@
 """What a ledger is told, and what it remembers: small values, checked when they are made.
 
-No file and no engine here: the file is `store`'s, the chain `chain`'s, what a policy allows is `budget`'s to say.
+No file and no engine here: the file is `store`'s, the chain `chain`'s, what a policy allows, `refusal` says.
 """
 
 from __future__ import annotations
