@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 import empriv
 from empriv.measuring import AnyRisk
-from empriv.validate.covering import covered
+from empriv.validate.covers import covered
 
 FloatArray = npt.NDArray[np.float64]
 EPSILON, SHIFT = 0.1, 0.3
@@ -198,7 +198,7 @@ def iid_size(runs: int) -> None:
                         q[j] += 0.5 * (q[j - 1] - level(n)[j - 1])
                     results = empriv.Results.from_arrays(q, q[None] - SHIFT, databases=days(n))
                     risk = empriv.measure(results, known=("calendar", *(["previous"] if previous else [])))
-                    objects += objection(risk.residuals, risk._times)[0] <= 0.05
+                    objects += objection(risk.residuals, risk._times) <= 0.05
                 print(f"{name:10s} {n:4d}  previous {previous}  objects in {objects / runs:.3f}", flush=True)
 
 

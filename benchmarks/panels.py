@@ -16,7 +16,7 @@ import numpy as np
 import empriv
 from empriv.judge.cover import dither
 from empriv.noise.judging import JudgedAnswer, one_number
-from empriv.validate.covering import hiding_of
+from empriv.validate.covers import line_cover_of
 from saves import said, shop_and_flights
 
 TARGETS = ((0.1, 0.05), (1.0, 0.05))
@@ -51,7 +51,7 @@ def main() -> None:
             pairs = JudgedAnswer(one_number(audit)).pairs
             noise = dither(pairs.points, draws=pairs.draws)
             scale = 0.0 if noise is None else noise.scale
-            sizes = hiding_of(audit.once, None).moves.sizes
+            sizes = line_cover_of(audit.once, None).moves.sizes
             moved = ", ".join(said(float(np.quantile(sizes, share))) for share in (0.5, 0.99, 1.0))
             print(
                 f"| {name} | {audit.n_databases} | {epsilon:g}, {delta:g} | {said(day.cover)} "

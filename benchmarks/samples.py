@@ -23,7 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 import empriv
-from empriv.validate.covering import covered
+from empriv.validate.covers import covered
 
 PEOPLE, TARGET, FAR = 200, 0, 8.0
 RUNS, GUESSES = 300, 4_000

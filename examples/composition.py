@@ -56,7 +56,7 @@ def main(directory: Path | None) -> None:
     for n in (41, 365):
         for kind in KINDS:
             risk = differencing(kind, n)
-            alone = [one.delta_i(0.1)[0] for one in risk.components.values()]
+            alone = [one.delta_i(0.1)[0] for one in risk.each_number.values()]
             both = risk.delta_i(0.1)
             leak = risk.leaks[0].direction if risk.leaks else "none"
             cells = " | ".join(f"{value:.3f}" for value in (*alone, *both))
@@ -100,7 +100,7 @@ def plane(risk: TableRisk) -> dict[str, Any]:
 
 def curves(risk: TableRisk) -> dict[str, Any]:
     """The target's delta_i against epsilon: each sum alone, and both."""
-    lines = {f"{name} alone": one.delta_i(EPSILONS)[0] for name, one in risk.components.items()}
+    lines = {f"{name} alone": one.delta_i(EPSILONS)[0] for name, one in risk.each_number.items()}
     lines["both together"] = risk.delta_i(EPSILONS)[0]
     values = [
         {"epsilon": float(e), "delta_i of the target": float(d), "released": name}

@@ -21,7 +21,7 @@ from empriv.measuring.series.repeated import HowOften, RepeatedRisk
 from empriv.measuring.tables.table_risk import TableRisk
 from empriv.validate.bounds import bounds, how_often
 from empriv.validate.checks import checks
-from empriv.validate.covering import cover, cover_by_cell
+from empriv.validate.covers import cover, cover_by_cell
 from spark_sessions import JAVA, QUIET, SPARK
 from test_datasets import write_gpcp
 

@@ -135,7 +135,9 @@ def test_what_is_missing_is_named_with_the_step_that_asks_for_it(desk: RunningDe
         assert f'href="/audits/begun/{step}"' in page
     refused = visitor.post("/audits/begun/run", {}, page="/new")
     assert (refused.status, "changed elsewhere" in refused.text) == (400, True)  # the form is of another page
-    refused = visitor.post("/audits/begun/run", {"seen": Folder.opened(desk.folder).seen("begun")}, page="/new")
+    refused = visitor.post(
+        "/audits/begun/run", {"seen": Folder.opened(desk.folder).settings_mark("begun")}, page="/new"
+    )
     assert refused.status == 400
     assert "Say which column tells the databases apart." in refused.text
     assert latest(Folder.opened(desk.folder), "begun") is None

@@ -18,7 +18,7 @@ import pytest
 from app.conftest import PATIENCE, wait_for
 from app.test_app_decision import put, slow
 from empriv.app.decision_step import audit_command
-from empriv.app.jobs import AUDIT, WorkerPool, all_jobs, cancel, latest, seen, start
+from empriv.app.jobs import AUDIT, WorkerPool, all_jobs, cancel, job_of, latest, start
 from empriv.errors import InputError
 
 
@@ -26,15 +26,15 @@ def test_work_tells_how_far_it_is_and_is_lost_if_its_process_is_killed(tmp_path:
     folder = put(tmp_path)
     slow(folder, "endless")
     work = start(folder, "endless", AUDIT, audit_command("endless"))
-    assert wait_for(lambda: seen(folder, work.key).stage)
-    assert 0 <= seen(folder, work.key).share <= 1
+    assert wait_for(lambda: job_of(folder, work.key).stage)
+    assert 0 <= job_of(folder, work.key).share <= 1
     process = json.loads((folder.own / "work" / work.key / "process.json").read_text())
     os.kill(process["pid"], signal.SIGKILL)
-    assert wait_for(lambda: seen(folder, work.key).state == "lost")
+    assert wait_for(lambda: job_of(folder, work.key).state == "lost")
     again = start(folder, "endless", AUDIT, audit_command("endless"))  # it can be run again
     assert latest(folder, "endless") == again
     cancel(folder, again.key)
-    assert seen(folder, again.key).state == "cancelled"
+    assert job_of(folder, again.key).state == "cancelled"
 
 
 def test_two_servers_on_one_folder_start_work_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

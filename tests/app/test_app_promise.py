@@ -82,7 +82,7 @@ def test_the_whole_promise_in_words(step: Step) -> None:
         ({"target": "own", "targets": "delta <= 5 at <b>"}, "targets", "must read like"),
         ({"target": "own", "targets": "delta <= 5 at 1"}, "targets", "from 0 to 1"),
         ({"times": "often"}, "times", "must be a whole number"),
-        ({"known": "some", "named": ""}, "known", "must be something"),
+        ({"known": "some", "named": ""}, "known", "at least one thing"),
         ({"known": "some", "named": "previous:-1"}, "known", "whole number of answers"),
     ],
 )

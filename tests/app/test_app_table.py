@@ -11,7 +11,7 @@ import pytest
 from app.conftest import running, sales
 from empriv.app import table
 from empriv.app.folder import COPIES, OWN
-from empriv.app.table import at_hand, count_of, look_at, values_at
+from empriv.app.table import count_of, profile_of, values_at, with_parsed_copy
 from empriv.cli.config import Settings
 
 SETTINGS = Settings(files=("sales.csv",), individual=("client",), database="day")
@@ -29,14 +29,14 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.slow
 def test_what_is_seen_of_the_copy_is_what_the_file_holds(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen, counted = look_at(SETTINGS), count_of(SETTINGS)
+    seen, counted = profile_of(SETTINGS), count_of(SETTINGS)
     values = values_at(SETTINGS, ("amount", "day"))
     (copy,) = (place / COPIES).iterdir()
-    assert at_hand(SETTINGS).files == (str(copy.relative_to(place)),)
+    assert with_parsed_copy(SETTINGS).files == (str(copy.relative_to(place)),)
     assert stat.S_IMODE(copy.parent.stat().st_mode) == 0o700
     monkeypatch.setattr(table, "_LARGE", 1 << 40)
-    assert at_hand(SETTINGS) == SETTINGS
-    assert (look_at(SETTINGS), count_of(SETTINGS), values_at(SETTINGS, ("amount", "day"))) == (seen, counted, values)
+    assert with_parsed_copy(SETTINGS) == SETTINGS
+    assert (profile_of(SETTINGS), count_of(SETTINGS), values_at(SETTINGS, ("amount", "day"))) == (seen, counted, values)
 
 
 @pytest.mark.slow
@@ -53,14 +53,14 @@ def test_what_is_no_text_file_is_read_where_it_is(place: Path) -> None:
         replace(SETTINGS, sql="SELECT 1 AS x"),
         Settings(),
     ):
-        assert at_hand(other) == other
+        assert with_parsed_copy(other) == other
     assert not (place / COPIES).exists()
 
 
 def test_dates_that_could_be_swapped_leave_no_copy(place: Path) -> None:
     (place / "sales.csv").write_text("client,day\n" + "".join(f"p{k % 5},0{1 + k % 9}/01/2026\n" for k in range(40)))
     with pytest.raises(Exception, match="Dates must tell the day from the month"):
-        look_at(SETTINGS)
+        profile_of(SETTINGS)
     assert list((place / COPIES).iterdir()) == []
 
 

@@ -17,7 +17,7 @@ import pytest
 import empriv
 from app.conftest import RunningDesk, Visitor, running
 from empriv.app.folder import Folder
-from empriv.app.home import AUDITED, CHANGED, DAMAGED, NOT_RUN, listed, look_at, strangers
+from empriv.app.home import AUDITED, CHANGED, DAMAGED, NOT_RUN, listed_audit, listed_audits, unlisted_files
 from empriv.cli.main import main
 
 HOSTILE = "<script>alert(1)</script>"
@@ -70,7 +70,7 @@ def test_everything_is_listed_and_nothing_breaks_the_page(visitor: Visitor) -> N
 
 
 def test_states(folder: Path) -> None:
-    states = {audit.name: audit.state for audit in listed(Folder.opened(folder))}
+    states = {audit.name: audit.state for audit in listed_audits(Folder.opened(folder))}
     assert states["alpha"] == AUDITED
     assert states["planned"] == states["bad-figures"] == NOT_RUN
     assert states["bad-toml"] == states["bad-archive"] == DAMAGED
@@ -80,18 +80,18 @@ def test_settings_that_were_written_after_the_audit_are_told(tmp_path: Path) -> 
     small_audit().save(tmp_path / "sales.empriv")
     (tmp_path / "sales.toml").write_text('query = "sum(1)"\n')
     folder = Folder.opened(tmp_path)
-    assert look_at(folder, "sales").state == AUDITED  # one command may write both
+    assert listed_audit(folder, "sales").state == AUDITED  # one command may write both
     late = (tmp_path / "sales.empriv").stat().st_mtime + 60
     os.utime(tmp_path / "sales.toml", (late, late))
-    assert look_at(folder, "sales").state == CHANGED
+    assert listed_audit(folder, "sales").state == CHANGED
     (tmp_path / "sales.html").write_text("")  # the command writes its page after the audit, and then the settings
     os.utime(tmp_path / "sales.html", (late, late))
-    assert look_at(folder, "sales").state == AUDITED
+    assert listed_audit(folder, "sales").state == AUDITED
 
 
 def test_a_link_out_of_the_folder_is_not_followed(folder: Path) -> None:
     assert Folder.opened(folder).written("outside", ".toml") is None
-    assert look_at(Folder.opened(folder), "outside").asked == ""
+    assert listed_audit(Folder.opened(folder), "outside").asked == ""
 
 
 @pytest.mark.usefixtures("folder")
@@ -181,9 +181,9 @@ def test_files_of_the_command_line_show_up(tmp_path: Path) -> None:
     written = ["--save", str(tmp_path / "sales.empriv"), "--json", str(tmp_path / "sales.json")]
     with pytest.raises(SystemExit):
         main(["audit", *given, *written, "--known", "nothing", "--target", "delta <= 0.5 at 0.1", "--quiet"])
-    (audit,) = listed(Folder.opened(tmp_path))
+    (audit,) = listed_audits(Folder.opened(tmp_path))
     assert (audit.state, audit.asked, audit.count("n_databases"), audit.count("n_individuals")) == (
         AUDITED, "sum(amount)", "12", "6",
     )  # fmt: skip
     assert audit.line
-    assert strangers(Folder.opened(tmp_path)) == ()
+    assert unlisted_files(Folder.opened(tmp_path)) == ()

@@ -29,7 +29,7 @@ from empriv.measuring.densities.density import (
 )
 from empriv.measuring.densities.kernels import KERNELS
 from empriv.results import Outcome, Results
-from empriv.validate.bounds.line_bounds import floor
+from empriv.validate.bounds import floor
 from empriv.words import sentences
 from empriv.words.sentences import number, percent
 

@@ -248,10 +248,11 @@ def test_a_database_on_which_the_query_fails_is_an_outcome():
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_query_that_fails_everywhere_is_an_error_without_its_message(jobs, tmp_path):
     def broken(rows):
-        (tmp_path / "log").open("a").write("x")
+        with (tmp_path / "log").open("a") as file:
+            file.write("x")
         raise ValueError(f"SECRET {rows['amount'][0]}")
 
-    line = broken.__code__.co_firstlineno + 2
+    line = broken.__code__.co_firstlineno + 3
     with pytest.raises(QueryError) as caught:
         random_tables(8).collect(broken, jobs=jobs)
     assert f"ValueError in line {line} of test_function_runs.py, on database 0" in str(caught.value)

@@ -7,7 +7,7 @@ import pytest
 from empriv.collecting import databases, explain
 from empriv.collecting.queries import query_of
 from empriv.collecting.sql.aggregates import Facts, NotDecomposable
-from empriv.collecting.sql.decomposing import decompose
+from empriv.collecting.sql.decompose import decompose
 from empriv.collecting.sql.printing import readable
 from empriv.collecting.sql.rewrite import leave_one_out
 
@@ -29,7 +29,8 @@ GOLDEN = (
 
 
 def statement(query: str, *, by_label: bool = False) -> str:
-    return str(readable(leave_one_out(decompose(query_of(query)), Facts(), by_label=by_label)).sql(dialect="duckdb"))
+    rewritten = leave_one_out(decompose(query_of(query)), Facts(), by_label=by_label)
+    return str(readable(rewritten.whole()).sql(dialect="duckdb"))
 
 
 def test_golden_shape_of_a_sum() -> None:

@@ -137,7 +137,7 @@ def calm() -> Panel:
 def slowing() -> Panel:
     """A service whose users come more and more, and then no longer more; each of them once."""
     rng, n = np.random.default_rng(11), 260
-    counts = rng.poisson(900 * np.sqrt(np.linspace(0.04, 1, n)))
+    counts = rng.poisson(250 * np.sqrt(np.linspace(0.04, 1, n)))
     day = np.repeat(np.arange(n), counts)
     rows = {"day": np.array(days(n), dtype="datetime64[D]")[day], "user": np.arange(len(day))}
     return Panel(pd.DataFrame(rows), "day", "user", "count(*)", "1")

@@ -144,7 +144,7 @@ def commands_in_hints() -> list[str]:
 PYTHON_ALONE = re.compile(
     r"collecting/(function_|functions/|engines/spark/)|protocols/|datasets|measuring/densities/|"
     r"measuring/tables/table_risk|collecting/assemble|measuring/given/definition4|collecting/run_query|"
-    r"auditing/(make_audit|updating)|noise/noise.py|noise/judging|auditing/(chunked|memory|totals)|validate/(checks/one_number|covering)|ledger/values"
+    r"auditing/(make_audit|updating)|noise/noise.py|noise/judging|auditing/(chunked|memory|totals)|validate/(checks|covers)|ledger/values"
 )
 
 

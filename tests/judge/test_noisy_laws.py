@@ -1,7 +1,5 @@
 """Compiled mixtures against numpy, numpy against sums over a grid, and what noise hides alone against its law."""
 
-import threading
-
 import numpy as np
 import pytest
 from scipy import integrate, stats
@@ -133,24 +131,6 @@ def test_results_that_are_not_finite_lie_in_no_set():
     both = noisy_laws.values(q, b, KERNELS[1], EPSILONS)
     assert np.all(both[..., :10] == 0)
     np.testing.assert_allclose(both[..., 10:], kept, atol=1e-12)
-
-
-def test_eight_threads_at_once_get_what_one_gets():
-    q, b = people(365, seed=4)
-    want = [noisy_laws.bounds(q, b, kernel, EPSILONS) for kernel in KERNELS]
-    wrong = []
-
-    def work(kind):
-        for _ in range(20):
-            if not np.array_equal(noisy_laws.bounds(q, b, KERNELS[kind], EPSILONS), want[kind]):
-                wrong.append(kind)
-
-    threads = [threading.Thread(target=work, args=(k % len(KERNELS),)) for k in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0])

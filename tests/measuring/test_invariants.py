@@ -41,8 +41,16 @@ def _deltas(q: np.ndarray, q_without: np.ndarray, kernel: str, h: float) -> np.n
 
 @pytest.mark.slow
 @FEW
-@given(inputs(), densities)
-def test_bounds_and_shape_of_the_curve(case: tuple[np.ndarray, np.ndarray, float], kernel: str) -> None:
+@given(
+    inputs(),
+    densities,
+    st.integers(-40, 40),
+    st.sampled_from([2.0**-40, 1e-3, 0.3, 7.0, 2.0**40]),
+    st.randoms(use_true_random=False),
+)
+def test_what_holds_of_every_curve(
+    case: tuple[np.ndarray, np.ndarray, float], kernel: str, steps: int, scale: float, random: Any
+) -> None:
     q, q_without, h = case
     delta_i = _deltas(q, q_without, kernel, h)
     assert delta_i.shape == (len(q_without), EPSILONS.size)
@@ -54,6 +62,23 @@ def test_bounds_and_shape_of_the_curve(case: tuple[np.ndarray, np.ndarray, float
     weight = (e[2:] - e[1:-1]) / (e[2:] - e[:-2])
     chord = weight * delta_i[:, :-2] + (1 - weight) * delta_i[:, 2:]
     assert np.all(delta_i[:, 1:-1] <= chord + 1e-10)
+    # Neither reflection nor a shift, nor the unit, nor the order of people and databases matters.
+    assert _deltas(-q, -q_without, kernel, h) == pytest.approx(delta_i, abs=1e-10)
+    assert _deltas(q + steps / 4, q_without + steps / 4, kernel, h) == pytest.approx(delta_i, abs=1e-10)
+    assert _deltas(scale * q, scale * q_without, kernel, scale * h) == pytest.approx(delta_i, abs=1e-10)
+    people, databases = list(range(len(q_without))), list(range(len(q)))
+    random.shuffle(people)
+    random.shuffle(databases)
+    assert _deltas(q, q_without[people], kernel, h) == pytest.approx(delta_i[people], abs=1e-14)
+    assert _deltas(q[databases], q_without[:, databases], kernel, h) == pytest.approx(delta_i, abs=1e-12)
+    # Each epsilon by itself, and entries only where somebody makes a difference.
+    risk = empriv.measure(_sparse(q, q_without), density=empriv.Kde(kernel, h))
+    assert risk.delta_i(EPSILONS) == pytest.approx(delta_i, abs=1e-13)
+    delta, total = risk.delta(EPSILONS), risk.total_risk(EPSILONS)
+    for k, epsilon in enumerate(EPSILONS.tolist()):
+        assert risk.delta_i(epsilon) == pytest.approx(delta_i[:, k], abs=1e-12)
+        assert risk.delta(epsilon) == pytest.approx(delta[k], abs=1e-12)
+        assert risk.total_risk(epsilon) == pytest.approx(total[k], abs=1e-12)
 
 
 @FEW
@@ -70,47 +95,11 @@ def test_nearer_than_the_bandwidth_allows_is_no_reveal(case: tuple[np.ndarray, n
             assert risk.delta_i(float(reach * lipschitz / h * (1 + 1e-9)))[i] <= 1e-14
 
 
-@pytest.mark.slow
-@FEW
-@given(inputs(), densities, st.integers(-40, 40))
-def test_reflection_and_shift_change_nothing(
-    case: tuple[np.ndarray, np.ndarray, float], kernel: str, steps: int
-) -> None:
-    q, q_without, h = case
-    delta_i = _deltas(q, q_without, kernel, h)
-    assert _deltas(-q, -q_without, kernel, h) == pytest.approx(delta_i, abs=1e-10)
-    assert _deltas(q + steps / 4, q_without + steps / 4, kernel, h) == pytest.approx(delta_i, abs=1e-10)
-
-
-@pytest.mark.slow
-@FEW
-@given(inputs(), densities, st.sampled_from([2.0**-40, 1e-3, 0.3, 7.0, 2.0**40]))
-def test_scaling_data_and_bandwidth_changes_nothing(
-    case: tuple[np.ndarray, np.ndarray, float], kernel: str, scale: float
-) -> None:
-    q, q_without, h = case
-    scaled = _deltas(scale * q, scale * q_without, kernel, scale * h)
-    assert scaled == pytest.approx(_deltas(q, q_without, kernel, h), abs=1e-10)
-
-
 @FEW
 @given(inputs(individuals=1), densities)
 def test_the_two_sides_are_interchangeable(case: tuple[np.ndarray, np.ndarray, float], kernel: str) -> None:
     q, q_without, h = case
     assert _deltas(q_without[0], q[None], kernel, h) == pytest.approx(_deltas(q, q_without, kernel, h), abs=1e-12)
-
-
-@pytest.mark.slow
-@FEW
-@given(inputs(), densities, st.randoms(use_true_random=False))
-def test_permutations(case: tuple[np.ndarray, np.ndarray, float], kernel: str, random: Any) -> None:
-    q, q_without, h = case
-    people, databases = list(range(len(q_without))), list(range(len(q)))
-    random.shuffle(people)
-    random.shuffle(databases)
-    delta_i = _deltas(q, q_without, kernel, h)
-    assert _deltas(q, q_without[people], kernel, h) == pytest.approx(delta_i[people], abs=1e-14)
-    assert _deltas(q[databases], q_without[:, databases], kernel, h) == pytest.approx(delta_i, abs=1e-12)
 
 
 @FEW
@@ -153,23 +142,6 @@ def test_total_risk_keeps_its_digits_when_tiny() -> None:
     assert risk.total_risk(0.0) == pytest.approx(-math.expm1(np.log1p(-delta_i).sum()), rel=1e-12)
 
 
-@pytest.mark.slow
-@FEW
-@given(inputs(), densities)
-def test_many_epsilons_are_one_at_a_time(case: tuple[np.ndarray, np.ndarray, float], kernel: str) -> None:
-    q, q_without, h = case
-    risk = empriv.measure(q, q_without, density=empriv.Kde(kernel, h))
-    delta_i, delta, total = risk.delta_i(EPSILONS), risk.delta(EPSILONS), risk.total_risk(EPSILONS)
-    for k, epsilon in enumerate(EPSILONS):
-        alone = risk.delta_i(float(epsilon))
-        assert alone.shape == (len(q_without),)
-        assert alone == pytest.approx(delta_i[:, k], abs=1e-12)
-        assert isinstance(risk.delta(float(epsilon)), float)
-        assert isinstance(risk.total_risk(float(epsilon)), float)
-        assert risk.delta(float(epsilon)) == pytest.approx(delta[k], abs=1e-12)
-        assert risk.total_risk(float(epsilon)) == pytest.approx(total[k], abs=1e-12)
-
-
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_the_order_and_number_of_epsilons_do_not_matter(kernel: str) -> None:
     rng = np.random.default_rng(2)
@@ -198,15 +170,6 @@ def _sparse(q: np.ndarray, q_without: np.ndarray) -> empriv.Results:
         entry_outcomes=np.zeros(entry_q.shape, np.int8),
         draws=None if q.ndim == 1 else q.shape[1],
     )
-
-
-@pytest.mark.slow
-@FEW
-@given(inputs(), densities)
-def test_dense_equals_sparse(case: tuple[np.ndarray, np.ndarray, float], kernel: str) -> None:
-    q, q_without, h = case
-    sparse = empriv.measure(_sparse(q, q_without), density=empriv.Kde(kernel, h))
-    assert sparse.delta_i(EPSILONS) == pytest.approx(_deltas(q, q_without, kernel, h), abs=1e-13)
 
 
 @pytest.mark.parametrize("density", [empriv.Kde(), empriv.VariableKde("gaussian"), empriv.Ecdf()])

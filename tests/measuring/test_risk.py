@@ -13,7 +13,7 @@ from empriv.measuring.densities.selection import Score, spread, spreads
 from empriv.measuring.line import laplace
 from empriv.measuring.line.risk import Block, Risk
 from empriv.results import FloatArray, IntArray
-from empriv.validate.checks.one_number import leaks
+from empriv.validate.checks import leaks
 
 RNG = np.random.default_rng(3)
 Q = RNG.normal(0, 1, 30)

@@ -1,4 +1,4 @@
-"""Laws of benchmarks/table_families.py and the slow version of the method: truths that are known by other means."""
+"""Laws of benchmarks/table_families.py: truths that are known by other means."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 import pytest
-import table_oracle as oracle
 from scipy import integrate, stats
 
 from loading import benchmark
@@ -69,39 +68,3 @@ def test_truth_on_a_random_day_by_integration() -> None:
     there, random_day = families.truths(law, person, EPSILON, 200_000)
     assert random_day == pytest.approx(closed, abs=0.001)
     assert there == pytest.approx(families.normal_delta(1.5, EPSILON), abs=0.003)
-
-
-# The slow version ----------------------------------------------------------------------------------------------------
-
-
-def table(n: int = 300, d: int = 6) -> tuple[np.ndarray, np.ndarray]:
-    """A normal table, and somebody who adds to its last cell."""
-    law = families.made("normal", d)
-    return law.draw(np.random.default_rng(4), n), 0.3 * law.unit * (np.arange(d) == d - 1)
-
-
-def test_distance_is_that_of_the_law_as_databases_grow_many() -> None:
-    law = families.made("normal", 6)
-    others, influence = table(20_000)
-    assert oracle.distance(oracle.fit(others), influence) == pytest.approx(0.3, rel=0.03)
-    assert 0.3 * law.unit[-1] / others[:, -1].std() < 0.25  # the cell alone says less
-
-
-def test_margins_and_a_total_in_place_of_a_cell_change_nothing() -> None:
-    others, influence = table()
-    fitted = oracle.fit(others)
-    alone = oracle.direction(fitted, influence)
-    for publish in (families.with_margins(6), families.one_suppressed(6)):
-        same = oracle.fit(others @ publish)
-        assert np.allclose(oracle.direction(same, influence @ publish), alone)
-        assert same.parameters == fitted.parameters
-
-
-def test_a_differencing_pair_tells_for_certain() -> None:
-    others, influence = table()
-    total = others.sum(axis=1)
-    pair = np.stack((total, total), axis=1)
-    amount = np.array([float(influence.sum()), 0.0])  # one of both totals is without the person
-    assert oracle.leaves_span(oracle.fit(pair), amount)
-    assert oracle.random_day_estimate(pair, np.tile(amount, (300, 1)), EPSILON) == 1.0
-    assert not oracle.leaves_span(oracle.fit(pair), np.array([1.0, 1.0]))  # in both of them they are no leak

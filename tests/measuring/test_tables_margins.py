@@ -65,7 +65,7 @@ def test_margins_of_cells_that_come_and_go_change_nobody(which: tuple[str, ...])
     np.testing.assert_array_equal(beside.fit.kept, plain.fit.kept)
     # exactly as without, but that nobody's figure is below that of a total alone
     alone = [np.zeros((len(moves), 2))]
-    alone += [beside.components[beside.fit.cells[cell]].delta_i(EPSILONS) for cell in beside.fit.margins.cells]
+    alone += [beside.each_number[beside.fit.cells[cell]].delta_i(EPSILONS) for cell in beside.fit.margins.cells]
     expected = np.maximum(plain.delta_i(EPSILONS), np.max(alone, axis=0))
     np.testing.assert_allclose(beside.delta_i(EPSILONS), expected, atol=1e-9)
     assert np.abs(beside.delta_i(EPSILONS) - plain.delta_i(EPSILONS)).max() < 0.02

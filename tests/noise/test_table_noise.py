@@ -12,9 +12,11 @@ import pytest
 
 import empriv
 from empriv.errors import CertificateError, InputError
+from empriv.measuring import TableRisk
 from empriv.measuring.series.composition import gaussian_delta
 from empriv.measuring.tables.relations import relations_of
 from empriv.noise.drawing import with_noise
+from empriv.noise.law import Law
 from empriv.noise.table_noise import TableNoise
 from empriv.results import FloatArray, Outcome, Results
 from empriv.validate.verdict import verdict
@@ -43,10 +45,8 @@ def constant(n: int, d: int, people: list[dict[int, float]]) -> FloatArray:
     return out
 
 
-def noise_for(results: Results, *, delta: float = DELTA, consistent: bool = False) -> TableNoise:
-    made = empriv.design_noise(
-        empriv.measure(results), epsilon=EPSILON, delta=delta, granularity=1 / 64, consistent=consistent
-    )
+def noise_for(results: Results, *, delta: float = DELTA) -> TableNoise:
+    made = empriv.design_noise(empriv.measure(results), epsilon=EPSILON, delta=delta, granularity=1 / 64)
     assert isinstance(made, TableNoise)
     return made
 
@@ -106,8 +106,11 @@ def test_margins_add_up_again() -> None:
     inner = np.random.default_rng(4).poisson(40, (n, 4)).astype(float)
     q = np.c_[inner, inner[:, :2].sum(axis=1), inner[:, 2:].sum(axis=1), inner.sum(axis=1)]
     people = constant(n, 7, [{0: 1, 4: 1, 6: 1}, {1: 1, 4: 1, 6: 1}, {2: 1, 5: 1, 6: 1}, {3: 1, 5: 1, 6: 1}])
-    noise = noise_for(table_of(q, people), consistent=True)
-    plain = replace(noise, consistent=False)  # the same noise on each cell
+    laws = {f"c{k}": Law.of(1 / 64, [("laplace", 1.0, 6.0)]) for k in range(7)}
+    risk = empriv.measure(table_of(q, people))
+    assert isinstance(risk, TableRisk)
+    plain = TableNoise(laws, risk, EPSILON, DELTA, declared_granularity=True)
+    noise = replace(plain, consistent=True)
     values = dict(zip(noise.laws, q[0].tolist(), strict=True))
     out = np.array([list(noise.release(values).values()) for _ in range(150)])
     np.testing.assert_allclose(out[:, 4], out[:, 0] + out[:, 1], atol=1e-6)
@@ -172,4 +175,4 @@ def test_wrong_input_is_refused(designed: tuple[Results, TableNoise]) -> None:
     with pytest.raises(InputError, match="each of the 6 numbers"):
         designed[1].release({"c0": 100.1})
     with pytest.raises(InputError, match="`consistent` must be for several"):
-        empriv.design_noise(risk.components["c0"], epsilon=1.0, delta=0.05, consistent=True)
+        empriv.design_noise(risk.each_number["c0"], epsilon=1.0, delta=0.05, consistent=True)

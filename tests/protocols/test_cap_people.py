@@ -8,7 +8,7 @@ import pytest
 
 import empriv
 from empriv import protocols
-from empriv.comparing.advising import PeopleAdd
+from empriv.comparing.advising import Contributions
 from empriv.errors import InputError, QueryError
 from empriv.protocols.changed_queries import capped_people_text, sum_and_rows
 
@@ -67,8 +67,8 @@ def test_nobody_moves_a_capped_sum_or_count_by_more(frame: pd.DataFrame, query: 
     assert moved <= 3 * (1 + 1e-9)
     assert before > 3  # the cap does something
     # for sums and counts the capped answers follow from the results
-    np.testing.assert_allclose(PeopleAdd.of(plain).capped(3.0).q, results.q)
-    np.testing.assert_allclose(PeopleAdd.of(plain).capped(3.0).entry_q, results.entry_q)
+    np.testing.assert_allclose(Contributions.of(plain).capped(3.0).q, results.q)
+    np.testing.assert_allclose(Contributions.of(plain).capped(3.0).entry_q, results.entry_q)
 
 
 @pytest.mark.parametrize("query", ["avg(amount)", "SELECT avg(amount) FILTER (WHERE amount > 0) AS a FROM data"])
@@ -76,7 +76,7 @@ def test_capped_averages_follow_from_sums_and_numbers_of_rows(frame: pd.DataFram
     data = empriv.databases(frame, database="day", individual="who", unidentified="keep")
     text = sum_and_rows(query)
     assert text is not None
-    people = PeopleAdd.of(empriv.collect(data, query), empriv.collect(data, text))
+    people = Contributions.of(empriv.collect(data, query), empriv.collect(data, text))
     results = protocols.cap_people(query, at=25.5).collect(data)
     np.testing.assert_allclose(people.capped(25.5).q, results.q)
     np.testing.assert_allclose(people.capped(25.5).entry_q, results.entry_q)

@@ -152,7 +152,7 @@ def test_a_cell_of_one_child_is_exposed_and_adding_it_to_the_next_age_helps(rows
     results = collected(rows, BY_BOTH)
     risk = measure_table(results)
     names = results.components or ()
-    alone = risk.components["A / 0-17"].delta_i(1.0)
+    alone = risk.each_number["A / 0-17"].delta_i(1.0)
     assert int(np.argmax(alone)) == 0
     remedy = remedies(results, [names.index("A / 0-17")], 1.0)[names.index("A / 0-17")]
     assert not remedy.had_back

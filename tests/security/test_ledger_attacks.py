@@ -45,6 +45,11 @@ def audited_table(query: str = SUM, database: str = "day", individual: str = "wh
     return empriv.audit(empriv.databases(table(), database=database, individual=individual), query, scope=scope)
 
 
+@cache
+def noise_of(audit: empriv.Audit, epsilon: float) -> Any:
+    return empriv.design_noise(audit, epsilon=epsilon, delta=0.0, method="classical", granularity=2.0**-6)
+
+
 class Asker:
     """Asks for the answer of one day again and again, under a policy of one query."""
 
@@ -59,7 +64,7 @@ class Asker:
             audit = audited_table(query, database or "day", individual, scope)
         else:
             audit = empriv.audit(empriv.databases(data, database=database, individual=individual), query, scope=scope)
-        noise = empriv.design_noise(audit, epsilon=epsilon, delta=0.0, method="classical", granularity=2.0**-6)
+        noise = noise_of(audit, epsilon)
         results = audit.results
         chosen = results.databases[place].item() if label is None else label
         answer = float(results.q[place]) if value is None else value
@@ -76,7 +81,7 @@ def asker(tmp_path: Path) -> Asker:
 
 
 def test_one_more_day_behind_the_same_day(asker: Asker) -> None:
-    answers = {asker.ask(table(DAYS + more)).answer for more in range(8)}
+    answers = {asker.ask(table(DAYS + more)).answer for more in (0, 1, 7)}
     assert len(answers) == len(asker.drawn) == 1
 
 
@@ -109,12 +114,11 @@ def test_the_same_cut_in_other_words(asker: Asker, cut: str) -> None:
     assert len(asker.drawn) == 1
 
 
-@pytest.mark.parametrize("label", ["3", "3 ", "03", "3.0", 3.0, " +3", "3.00e0"])
-def test_labels_that_are_the_same(asker: Asker, label: Any) -> None:
+def test_labels_that_are_the_same(asker: Asker) -> None:
     first = asker.ask()
-    again = asker.ask(label=label)
-    assert again.repeated
-    assert again.answer == first.answer
+    for label in ("3", "3 ", "03", "3.0", 3.0, " +3", "3.00e0"):
+        again = asker.ask(label=label)
+        assert (again.repeated, again.answer) == (True, first.answer), label
 
 
 def test_another_scope(asker: Asker) -> None:

@@ -19,14 +19,9 @@ from empriv.judge.noise_kernels import NoiseKernel, kernel_of
 from empriv.measuring.densities.density import Ecdf
 from empriv.results import FloatArray, Outcome, Results
 from empriv.validate.bounds import bounds, upper_total_risk
+from table_results import gaussian_delta
 
 RUNS, LEAST = 60, 54
-
-
-def gaussian_delta(shift: float, epsilon: float) -> float:
-    """Closed form for two normal laws a shift apart (Balle and Wang)."""
-    cdf = stats.norm.cdf
-    return float(cdf(shift / 2 - epsilon / shift) - math.exp(epsilon) * cdf(-shift / 2 - epsilon / shift))
 
 
 def paired(rng: np.random.Generator, n: int, shift: float) -> tuple[FloatArray, FloatArray]:
@@ -193,7 +188,7 @@ def odd_results() -> dict[str, Results]:
         "people seen once": Results.from_arrays(q, once),
         "nulls": results_with_nulls(),
         "no answer without them": results_with_nulls(40, 40),
-        "thousands": Results.from_arrays(rng.normal(size=3000), rng.normal(size=3000)[None, :]),
+        "thousands": Results.from_arrays(rng.normal(size=1000), rng.normal(size=1000)[None, :]),
         "huge": Results.from_arrays(1e12 + q, 1e12 + q[None, :] - 0.5),
     }
 

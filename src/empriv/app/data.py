@@ -41,15 +41,15 @@ from empriv.app.table import (
     SQL,
     UNITS,
     DataReach,
-    TableAtHand,
+    TablePreview,
     as_written,
-    at_hand,
     different_in_words,
     kind_in_words,
     reach_of_audit,
     table_if_known,
     table_of_audit,
     values_of_audit,
+    with_parsed_copy,
 )
 from empriv.base.storage import write_atomically
 from empriv.cli.config import Settings
@@ -183,7 +183,7 @@ async def _kept(folder: Folder, upload: UploadFile) -> str:
 # The form: who and when, and the statistic
 
 
-def typed_of(form: FormData, table: TableAtHand) -> dict[str, Any]:
+def typed_of(form: FormData, table: TablePreview) -> dict[str, Any]:
     """What a form holds, with columns called as the table calls them."""
 
     def rows(prefix: str) -> list[tuple[str, str, str]]:
@@ -202,7 +202,7 @@ def typed_of(form: FormData, table: TableAtHand) -> dict[str, Any]:
     }
 
 
-def typed_at_first(folder: Folder, name: str, settings: Settings, table: TableAtHand) -> dict[str, Any]:
+def typed_at_first(folder: Folder, name: str, settings: Settings, table: TablePreview) -> dict[str, Any]:
     """What the form holds at first: what the settings say, or what is likeliest."""
     database, expression = settings.database, ""
     if settings.subsamples is not None:
@@ -219,7 +219,7 @@ def typed_at_first(folder: Folder, name: str, settings: Settings, table: TableAt
     }  # fmt: skip
 
 
-def _statistic_typed(settings: Settings, table: TableAtHand, made: Mapping[str, Any]) -> dict[str, Any]:
+def _statistic_typed(settings: Settings, table: TablePreview, made: Mapping[str, Any]) -> dict[str, Any]:
     """The choices that made the query, its SQL, or what is likeliest; ``made`` are choices by the query they made."""
     empty = {"holds": NO_ROW, "where": ()}
     if not settings.query:
@@ -237,7 +237,7 @@ def _statistic_typed(settings: Settings, table: TableAtHand, made: Mapping[str, 
     return {**typed, "query": query, "holds": holds, "where": tuple(where)} if named <= set(table.names) else as_sql
 
 
-def with_people(settings: Settings, typed: Mapping[str, Any], table: TableAtHand) -> Settings:
+def with_people(settings: Settings, typed: Mapping[str, Any], table: TablePreview) -> Settings:
     """Settings with who and when as they were typed; an error names the field that is wrong."""
     individual = typed["individual"]
     if not individual or any(name not in table.names for name in individual):
@@ -250,7 +250,7 @@ def with_people(settings: Settings, typed: Mapping[str, Any], table: TableAtHand
     )  # fmt: skip
 
 
-def _database(typed: Mapping[str, Any], table: TableAtHand) -> str | None:
+def _database(typed: Mapping[str, Any], table: TablePreview) -> str | None:
     """The expression that cuts rows into databases; None of files and of random samples."""
     database = str(typed["database"])
     if database == SQL:
@@ -265,7 +265,7 @@ def _database(typed: Mapping[str, Any], table: TableAtHand) -> str | None:
 
 
 def counted_in_words(
-    typed: Mapping[str, Any], chosen: Settings, table: TableAtHand, reach: DataReach
+    typed: Mapping[str, Any], chosen: Settings, table: TablePreview, reach: DataReach
 ) -> dict[str, Any]:
     """What the choices make, for the page to show beside them."""
     from empriv.collecting.profile import are_receipts_of
@@ -301,7 +301,7 @@ class StatisticShown:
     errors: Mapping[str, str] = field(default_factory=dict)
 
 
-def look_closer(
+def check_statistic(
     settings: Settings, columns: Sequence[ColumnProfile], typed: Mapping[str, Any], quick: bool = False
 ) -> StatisticShown:
     """The SQL of what was typed, and whether it can be audited; called beside the server.
@@ -334,7 +334,7 @@ def look_closer(
             explain(None, sql)
             return StatisticShown(sql, "Whether it can be audited is seen when you save it." if quick else "")
         with engine_beside(**limits_of(settings)) as engine:
-            given = gives(engine, source_of(at_hand(settings)), sql)
+            given = gives(engine, source_of(with_parsed_copy(settings)), sql)
     except EmprivError as error:
         # conditions are numbered as they are filled in, and shown as they stand
         labels = {**LABELS, **{f"where_{k}": f"Condition {place + 1}" for k, place in enumerate(places)}}
@@ -418,7 +418,7 @@ async def data(request: Request) -> Response:
             raise InputError(
                 f"`unidentified` must say what to do with {reach.unidentified:,} rows that have no person."
             )
-        shown = await workers_of(request).run(look_closer, chosen, table.columns, typed)
+        shown = await workers_of(request).run(check_statistic, chosen, table.columns, typed)
     except EmprivError as error:
         shown = StatisticShown(errors=by_label(error, LABELS))
     if shown.errors:
@@ -454,7 +454,7 @@ async def live(request: Request) -> Response:
         counted = counted_in_words(typed, chosen, table, await reach_of_audit(request, chosen))
     except EmprivError as error:
         chosen, errors = replace(settings, individual=()), by_label(error, LABELS)
-    shown = await workers_of(request).run(look_closer, chosen, table.columns, typed, table.seen.rows > _MANY_ROWS)
+    shown = await workers_of(request).run(check_statistic, chosen, table.columns, typed, table.seen.rows > _MANY_ROWS)
     return show(request, "data_live.html", counted=counted, shown=shown, errors={**errors, **shown.errors})
 
 
@@ -495,7 +495,7 @@ async def _whole(
 
 
 def _content(
-    request: Request, settings: Settings, table: TableAtHand, typed: Mapping[str, Any] | None = None
+    request: Request, settings: Settings, table: TablePreview, typed: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """What the fields show: columns that are likely or chosen, then the others, and one condition to be filled in."""
     typed = typed or typed_at_first(folder_of(request), request.path_params["name"], settings, table)

@@ -23,7 +23,7 @@ from starlette.routing import Route
 from empriv.app import release
 from empriv.app.folder import IMPACT, PUBLIC, Folder, put_demo
 from empriv.app.guard import written_page
-from empriv.app.home import look_at
+from empriv.app.home import listed_audit
 from empriv.app.jobs import ADVICE, AUDIT, DESIGN, PAGE, Job, cancel, is_under_way, latest, start
 from empriv.app.pages import (
     ELSEWHERE,
@@ -363,7 +363,7 @@ def _actions_content(folder: Folder, name: str, settings: Settings) -> dict[str,
     return {
         "aim": aim and target(**aim), "rows": [row for row in advice_of(folder, name) if row["takes"]],
         "tried_all": folder.current(name, ".advice.json") is not None,
-        "derived": [look_at(folder, other) for other in folder.audits() if other.startswith(stems)],
+        "derived": [listed_audit(folder, other) for other in folder.audits() if other.startswith(stems)],
         "not_acted": ended.said if ended is not None and wrong else "",
     }  # fmt: skip
 

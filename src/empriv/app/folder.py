@@ -153,7 +153,7 @@ class Folder:
         decision = self.figures(name).get("decision")
         return str(decision.get("word", "")) if isinstance(decision, dict) else ""
 
-    def seen(self, name: str) -> str:
+    def settings_mark(self, name: str) -> str:
         """A mark of what an audit's TOML holds, so that a form that was filled in before it changed is noticed."""
         path = self.written(name, ".toml")
         return "" if path is None else hashlib.sha256(path.read_bytes()).hexdigest()[:16]

@@ -98,16 +98,16 @@ class Listed:
         return all(word in text for word in search.casefold().split())
 
 
-def listed(folder: Folder, search: str = "", kind: str = "") -> tuple[Listed, ...]:
+def listed_audits(folder: Folder, search: str = "", kind: str = "") -> tuple[Listed, ...]:
     """All audits that have the words of a search, and a decision of this kind, latest first."""
     jobs: dict[str, list[Job]] = {}
     for job in all_jobs(folder):
         jobs.setdefault(job.audit, []).append(job)
-    every = (look_at(folder, name, jobs.get(name, ())) for name in folder.audits())
+    every = (listed_audit(folder, name, jobs.get(name, ())) for name in folder.audits())
     return tuple(audit for audit in every if kind in ("", audit.kind) and audit.matches(search))
 
 
-def look_at(folder: Folder, name: str, jobs: Sequence[Job] | None = None) -> Listed:
+def listed_audit(folder: Folder, name: str, jobs: Sequence[Job] | None = None) -> Listed:
     """One audit as it stands; ``jobs`` are all of its own, latest first, if they are known."""
     jobs = tuple(all_jobs(folder, name)) if jobs is None else jobs
     job = jobs[0] if jobs else None
@@ -138,7 +138,7 @@ def look_at(folder: Folder, name: str, jobs: Sequence[Job] | None = None) -> Lis
     )  # fmt: skip
 
 
-def strangers(folder: Folder) -> tuple[str, ...]:
+def unlisted_files(folder: Folder) -> tuple[str, ...]:
     """Files of audits whose names the app does not take: they are named, not opened."""
     known = set(folder.audits())
     paths = [path for ending in (".toml", ".empriv") for path in folder.path.glob(f"*{ending}")]
@@ -246,8 +246,8 @@ async def home(request: Request) -> Response:
     folder, kind = folder_of(request), request.query_params.get("kind", "")
     search = request.query_params.get("q", "")[:200]
     return show(
-        request, "home.html", audits=listed(folder, search, kind), search=search, strangers=strangers(folder),
-        kinds=KINDS_SHOWN, kind=kind, empty=not folder.audits(),
+        request, "home.html", audits=listed_audits(folder, search, kind), search=search, kind=kind, kinds=KINDS_SHOWN,
+        unlisted_files=unlisted_files(folder), empty=not folder.audits(),
     )  # fmt: skip
 
 
@@ -258,7 +258,7 @@ async def releases(request: Request) -> Response:
 
 async def state(request: Request) -> Response:
     """How far the job of an audit is, for its row of the list."""
-    return show(request, "state.html", audit=look_at(folder_of(request), request.path_params["name"]))
+    return show(request, "state.html", audit=listed_audit(folder_of(request), request.path_params["name"]))
 
 
 async def export(request: Request) -> Response:

@@ -110,7 +110,7 @@ def start(folder: Folder, audit: str, title: str, arguments: Sequence[str], *, p
         place = folder.own / _PLACE / key
         place.mkdir(parents=True, mode=0o700)
         asked: dict[str, Any] = {"audit": audit, "title": title, "arguments": list(arguments), "began": now}
-        asked["settings"] = folder.seen(audit) if audit in folder.audits() else ""
+        asked["settings"] = folder.settings_mark(audit) if audit in folder.audits() else ""
         write_atomically(place / "asked.json", json.dumps(asked).encode())
     with _private(place / "out.txt") as out, _private(place / "error.txt") as error:
         process = subprocess.Popen(
@@ -123,10 +123,10 @@ def start(folder: Folder, audit: str, title: str, arguments: Sequence[str], *, p
     if process.stdin is not None:
         with contextlib.suppress(BrokenPipeError), process.stdin as pipe:  # it may be gone already
             pipe.write(f"{private}\n".encode())
-    return seen(folder, key)
+    return job_of(folder, key)
 
 
-def seen(folder: Folder, key: str) -> Job:
+def job_of(folder: Folder, key: str) -> Job:
     """A job as it stands now."""
     place = _place(folder, key)
     asked = _read(place / "asked.json")
@@ -144,7 +144,7 @@ def seen(folder: Folder, key: str) -> Job:
     elif not _alive(key, place, began):
         ended = _read(place / "ended.json")  # it may have ended while we looked
         if ended is not None:
-            return seen(folder, key)
+            return job_of(folder, key)
         state = "cancelled" if cancelled else "lost"
     return Job(
         key=key, audit=str(asked["audit"]), title=str(asked["title"]), arguments=tuple(map(str, asked["arguments"])),
@@ -162,7 +162,7 @@ def all_jobs(folder: Folder, audit: str | None = None, title: str | None = None)
         asked = _read(place / key / "asked.json") if re.fullmatch(_ID, key) else None
         if asked is not None and audit in (None, asked.get("audit")) and title in (None, asked.get("title")):
             try:
-                job = seen(folder, key)
+                job = job_of(folder, key)
             except WRONG_FACTS:
                 continue  # damaged
             yield job
@@ -189,7 +189,7 @@ def changed_since(folder: Folder, audit: str, jobs: Sequence[Job] | None = None)
     jobs = tuple(all_jobs(folder, audit)) if jobs is None else jobs
     for job in jobs:
         if job.title == AUDIT and job.state == "done" and job.began <= made <= (job.ended or 0.0):
-            return job.settings != folder.seen(audit)
+            return job.settings != folder.settings_mark(audit)
     # Somebody made it by the command line, which may write the settings last, after the page; unless that is ours.
     page = folder.written(audit, ".html")
     if page is not None and all(job.arguments[:1] != ("show",) for job in jobs):
@@ -200,7 +200,7 @@ def changed_since(folder: Folder, audit: str, jobs: Sequence[Job] | None = None)
 def cancel(folder: Folder, key: str) -> None:
     """Interrupt a job, as Ctrl-C would; end it, if it does not answer."""
     place = _place(folder, key)
-    if not seen(folder, key).running:
+    if not job_of(folder, key).running:
         return
     (place / "cancelled").touch()
     for number in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)):
@@ -209,9 +209,9 @@ def cancel(folder: Folder, key: str) -> None:
             with contextlib.suppress(OSError):
                 os.kill(pid, number)
         until = time.monotonic() + _GRACE_SECONDS
-        while time.monotonic() < until and seen(folder, key).running:
+        while time.monotonic() < until and job_of(folder, key).running:
             time.sleep(0.05)
-        if not seen(folder, key).running:
+        if not job_of(folder, key).running:
             break
     if pid > 0 and sys.platform != "win32":
         with contextlib.suppress(OSError):
@@ -370,7 +370,7 @@ class WorkerPool:
                 asyncio.wrap_future(self._pool(number).submit(function, *arguments)), _SECONDS
             )
         except RecursionError:
-            raise EmprivError("This must not be nested so deeply.") from None
+            raise EmprivError("The expression is nested too deeply.") from None
         except BrokenProcessPool:
             self._end(number)
             raise EmprivError("This took more memory than there is. Hint: run it from the last step.") from None

@@ -50,7 +50,7 @@ def show(request: Request, template: str, *, status: int = 200, **content: Any) 
     name = content.pop("name", request.path_params.get("name"))
     everything = {
         "errors": {}, "step": None, "name": name, "mark": key.mark, "steps": STEPS, "folder": folder_of(request),
-        "seen": "" if name is None else folder_of(request).seen(name),
+        "seen": "" if name is None else folder_of(request).settings_mark(name),
         "outdated": content.get("step") == "decision" and changed_since(folder_of(request), str(name)), **content,
     }  # fmt: skip
     text = key.rooted(_environment().get_template(template).render(**everything))
@@ -82,7 +82,7 @@ class Forged(Exception):
 
 def changed_elsewhere(request: Request, form: Mapping[str, Any]) -> bool:
     """Whether the audit's settings have changed since the page was made that this form is on."""
-    return str(form.get("seen", "")) != folder_of(request).seen(request.path_params["name"])
+    return str(form.get("seen", "")) != folder_of(request).settings_mark(request.path_params["name"])
 
 
 async def forged(request: Request, error: Exception) -> Response:

@@ -73,7 +73,7 @@ def promise_settings(settings: Settings, typed: Mapping[str, Any]) -> Settings:
     if typed["known"] not in (AUTO, NOTHING, SOME):
         raise InputError("`known` must be chosen.")
     if not known:
-        raise InputError("`known` must be something: write at least one thing that readers know.")
+        raise InputError("`known` must name at least one thing that readers know.")
     if settings.subsamples is not None and any(word == "calendar" or word.startswith("previous") for word in known):
         raise InputError("`known` must not be the calendar or previous answers: random samples have no order.")
     if typed["ledger"] and typed["known"] == SOME:

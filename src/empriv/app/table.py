@@ -39,7 +39,7 @@ _FIRST_ROWS = 8
 
 
 @dataclass(frozen=True)
-class TableAtHand:
+class TablePreview:
     """A table as it was seen, and of how many files it is."""
 
     seen: TableProfile
@@ -116,19 +116,19 @@ def as_written(text: str, among: Collection[str]) -> str:
     return text if text in among else next((each for each in among if each.splitlines() == text.splitlines()), text)
 
 
-async def table_of_audit(request: Request, settings: Settings) -> TableAtHand:
+async def table_of_audit(request: Request, settings: Settings) -> TablePreview:
     """Look at the table, unless it was looked at before."""
     folder_of(request).check_sources(settings)
-    return await remembered(request, _rows_of(request, settings), look_at, settings)
+    return await remembered(request, _rows_of(request, settings), profile_of, settings)
 
 
-def table_if_known(request: Request, settings: Settings) -> TableAtHand | None:
+def table_if_known(request: Request, settings: Settings) -> TablePreview | None:
     """The table, if it was looked at before."""
-    table: TableAtHand | None = _memory(request).get((look_at, _rows_of(request, settings)))
+    table: TablePreview | None = _memory(request).get((profile_of, _rows_of(request, settings)))
     return table
 
 
-async def values_of_audit(request: Request, settings: Settings, table: TableAtHand) -> Values:
+async def values_of_audit(request: Request, settings: Settings, table: TablePreview) -> Values:
     """The first rows and the ends of columns."""
     ordered = tuple(column.name for column in table.columns if column.is_number or column.is_time)
     return await remembered(request, _rows_of(request, settings), values_at, settings, ordered)
@@ -154,7 +154,7 @@ async def remembered(request: Request, key: Any, function: Callable[..., T], *ar
     return given
 
 
-def at_hand(settings: Settings) -> Settings:
+def with_parsed_copy(settings: Settings) -> Settings:
     """Settings that read the same rows, of a large text file from its copy; called beside the server, in the folder."""
     file = Path(settings.files[0]) if len(settings.files) == 1 and settings.sql is None else Path()
     if file.suffix.lower() not in TEXT or not file.is_file() or file.stat().st_size < _LARGE:
@@ -183,13 +183,15 @@ def _copy(settings: Settings, copy: Path) -> None:
         old.unlink(missing_ok=True)
 
 
-def look_at(settings: Settings) -> TableAtHand:
+def profile_of(settings: Settings) -> TablePreview:
     """What a table holds; called beside the server."""
     from empriv.cli.inputs import one_table, paths_read
     from empriv.collecting.profile import profile
 
     with engine_beside() as engine:
-        return TableAtHand(profile(engine, one_table(at_hand(settings))), len(paths_read(replace(settings, tables={}))))
+        return TablePreview(
+            profile(engine, one_table(with_parsed_copy(settings))), len(paths_read(replace(settings, tables={})))
+        )
 
 
 def values_at(settings: Settings, ordered: tuple[str, ...]) -> Values:
@@ -198,7 +200,7 @@ def values_at(settings: Settings, ordered: tuple[str, ...]) -> Values:
     from empriv.collecting.profile import values
 
     with engine_beside() as engine:
-        return values(engine, one_table(at_hand(settings)), _FIRST_ROWS, ordered)
+        return values(engine, one_table(with_parsed_copy(settings)), _FIRST_ROWS, ordered)
 
 
 def kind_in_words(column: ColumnProfile) -> str:
@@ -220,13 +222,13 @@ def count_of(settings: Settings) -> DataReach:
     """How far databases reach; called beside the server."""
     from empriv.cli.inputs import source_of
     from empriv.collecting.profile import ROW_NUMBERS, count
+    from empriv.judge.upper import LEAST_DATABASES
     from empriv.ledger.values import label_text
-    from empriv.validate.bounds import LEAST_DATABASES
-    from empriv.validate.bounds.line_bounds import floor
+    from empriv.validate.bounds import floor
     from empriv.words.decision import too_few
 
     with engine_beside() as engine:
-        counted = count(engine, source_of(at_hand(settings)))
+        counted = count(engine, source_of(with_parsed_copy(settings)))
     identified = counted.rows - counted.unidentified
     warnings = [counted.out_of_order, too_few(counted.databases, LEAST_DATABASES)]
     if counted.individuals == identified > 1:
@@ -260,7 +262,7 @@ def _rows_of(request: Request, settings: Settings) -> tuple[Any, ...]:
 def _memory(request: Request) -> dict[Any, Any]:
     """Of this run of the app alone."""
     state = request.app.state
-    if not hasattr(state, "tables_at_hand"):
-        state.tables_at_hand = {}
-    memory: dict[Any, Any] = state.tables_at_hand
+    if not hasattr(state, "tables_previewed"):
+        state.tables_previewed = {}
+    memory: dict[Any, Any] = state.tables_previewed
     return memory

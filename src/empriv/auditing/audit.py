@@ -51,10 +51,9 @@ from empriv.measuring.tables import GivenTableRisk
 from empriv.noise.judging import NoiseSubject, subject_of, takes_noise
 from empriv.results import FloatArray, IntArray, Results
 from empriv.validate import Bounds, Verdict
-from empriv.validate.bounds import bounds
-from empriv.validate.bounds.figures import publications
+from empriv.validate.bounds import bounds, publications
 from empriv.validate.checks import checks
-from empriv.validate.covering import CoverByCell, WhoMoved, cover, cover_by_cell, moved
+from empriv.validate.covers import CoverByCell, WhoMoved, cover, cover_by_cell, moved
 from empriv.validate.verdict import PASS, PRESENCES, on_the_day, verdict
 from empriv.words.decision import Decision, decide
 from empriv.words.message import Message

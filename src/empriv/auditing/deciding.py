@@ -18,7 +18,7 @@ from empriv.base.targets import Target
 from empriv.noise.noise import Noise
 from empriv.noise.table_noise import TableNoise
 from empriv.results import Results
-from empriv.validate.checks.check import outlasts_noise
+from empriv.validate.checks import outlasts_noise
 from empriv.validate.verdict import PASS, Verdict, worst_of
 from empriv.words.decision import DAY, Case, JudgedTarget, NoisyAnswer
 

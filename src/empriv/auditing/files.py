@@ -30,12 +30,12 @@ from empriv.measuring.given.given_risk import (
     values_from_parts,
     values_to_parts,
 )
-from empriv.measuring.given.reader_knowledge import Buckets, OwnContribution, kind_of
+from empriv.measuring.given.reader_knowledge import VALUES_GIVEN, Buckets, OwnContribution, kind_of, quantity_name
 from empriv.measuring.line.risk import measure_line
 from empriv.measuring.measures import measure_known
 from empriv.measuring.tables import GivenTableRisk, measure_given_table
 from empriv.results import Results
-from empriv.validate.bounds.line_bounds import floor
+from empriv.validate.bounds import floor
 from empriv.words.message import Message, nothing_known
 
 if TYPE_CHECKING:
@@ -134,17 +134,22 @@ def known_to_parts(against: object) -> tuple[dict[str, Any] | None, dict[str, np
         given = against.given
         labels, arrays = values_to_parts(against.known)
         count = given.top if isinstance(given, OwnContribution) else given.count
-        names = [] if isinstance(given, OwnContribution) else given.names
+        names = [] if isinstance(given, OwnContribution) else [quantity_name(given.g) or VALUES_GIVEN]
         return {"kind": kind_of(given), "knows": names, "labels": labels, "count": count}, arrays
     if isinstance(against, GivenTableRisk):
-        return given_to_parts(against.given, against.quantities, against.steps, logarithm=False)
+        return given_to_parts(against.given, against.quantities, logarithm=False)
     return risk_to_parts(against) if isinstance(against, GivenRisk) else (None, {})
 
 
 def known_from_parts(
-    facts: Mapping[str, Any] | None, arrays: Mapping[str, npt.NDArray[Any]], results: Results, density: Density
+    facts: Mapping[str, Any] | None,
+    arrays: Mapping[str, npt.NDArray[Any]],
+    results: Results,
+    density: Density,
+    *,
+    positive: bool = True,
 ) -> KnownRisk | None:
-    """The risk given the same."""
+    """The risk given the same; ``positive`` as for `choose`."""
     if facts is None:
         return None
     values = values_from_parts(facts, arrays)
@@ -152,16 +157,13 @@ def known_from_parts(
     match facts["kind"]:
         case "given":
             if results.components is not None:
-                given, taken = given_from_parts(facts)
-                return measure_given_table(results, given, values, density=density, taken=taken)
-            # whether logarithms were taken may have hung on people who were measured in chunks and not kept
-            return risk_from_parts(facts, arrays, results, density, positive=facts.get("log_taken", True))
+                return measure_given_table(results, given_from_parts(facts), values, density=density)
+            return risk_from_parts(facts, arrays, results, density, positive=positive)
         case "own contribution":
             own = OwnContribution(values[0] if values else None, facts["count"])
             return measure_known(results, own, density=density)
         case "buckets":
-            named = names[0] if len(names) == 1 else names
-            return measure_known(results, Buckets(named, facts["count"]), values, density=density)
+            return measure_known(results, Buckets(names[0], facts["count"]), values, density=density)
         case _:
             raise ValueError("kind of knowledge")
 
@@ -191,7 +193,9 @@ def totals_from_parts(
         raise ValueError("epsilons or deltas")
     if totals.n_individuals < max(1, results.n_individuals):
         raise ValueError("n_individuals")
-    given, people = known_from_parts(known, arrays, results, density), totals.n_individuals
+    # whether logarithms were taken may have hung on people who are not kept
+    positive, people = known is None or known.get("log_taken", True), totals.n_individuals
+    given = known_from_parts(known, arrays, results, density, positive=positive)
     if given is not None and not isinstance(given, GivenRisk):
         raise ValueError("kind of knowledge")
     if given is None:
@@ -312,7 +316,7 @@ def _joint_json(risk: TableRisk, epsilons: Sequence[float]) -> dict[str, Any]:
                 {"epsilon": figure.epsilon, "delta": figure.delta, "total_risk": figure.total_risk}
                 for figure in figures(part, epsilons)
             ]
-            for name, part in risk.components.items()
+            for name, part in risk.each_number.items()
         },
         "leaks": [
             {

@@ -43,7 +43,7 @@ def known_values(known: Known, collect: Callable[[Any], Results] | None, *, data
     collect : asks SQL and functions of every database; None if there are only results: what is known is arrays then
     databases : labels of the results' databases; the values are returned in their order
     """
-    quantities = () if isinstance(known, OwnContribution) else known.quantities
+    quantities = known.quantities if isinstance(known, Given) else (known.g,) if isinstance(known, Buckets) else ()
     return [
         _collected(quantity, collect, databases) if isinstance(quantity, str) or callable(quantity) else quantity
         for quantity in quantities
@@ -102,7 +102,7 @@ def knows(known: Known) -> list[str]:
     if isinstance(known, OwnContribution):
         return ["their own contribution"]
     if isinstance(known, Buckets):
-        return [f"the bucket of {name}" for name in known.names]
+        return [f"the bucket of {quantity_name(known.g) or VALUES_GIVEN}"]
     public = [
         *(["the calendar"] if known.calendar else []),
         *([f"the last {known.previous} answers"] if known.previous > 1 else []),

@@ -9,7 +9,6 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,7 +29,6 @@ from empriv.ledger import (
     Review,
     identity_of,
 )
-from empriv.ledger.budget import Plans, fits_in_one
 from empriv.ledger.values import label_text
 from empriv.measuring.any_risk import total_risk_of
 from empriv.measuring.line.moves import moves_of
@@ -200,27 +198,6 @@ def _prices(noise: Noise | TableNoise, policy: Policy) -> Prices | None:
     told = noise.publications(policy.epsilon).upper
     names = [str(name) for name in noise.risk.results.individuals.tolist()]
     return Prices(names, told.squares, told.escapes)
-
-
-def releases_fitting(noise: Noise | TableNoise, policy: Policy) -> int | None:
-    """How many releases with this noise, one after the other, one window of a policy takes; None for no end.
-
-    Before the first of them, and by what the noise says of itself: each release is certified when it is asked for.
-    """
-    if policy.window is None or policy.epsilon is None:
-        raise InputError("`policy` must have a window.")
-    by_name, alone = _prices(noise, policy), _achieved(noise, policy.epsilon, policy)
-    limits = {"delta": policy.delta, "total_risk": policy.total_risk}
-    if by_name is None:
-        prices = Prices.for_anybody(alone)
-    else:
-        prices = replace(by_name, people=np.arange(1, len(by_name.people) + 1, dtype=np.uint64))
-    # the first is judged by its certificate
-    judged = [(getattr(alone, name), limit) for name, limit in limits.items() if limit is not None]
-    if not all(figure is not None and figure <= limit for figure, limit in judged):
-        return 0
-    fitting = fits_in_one(Plans.of([prices]), limits, policy.epsilon, np.zeros(1))
-    return fitting if fitting is None else max(1, fitting)
 
 
 def _certified(asked: Audit, noise: Noise | TableNoise) -> Noise | TableNoise:

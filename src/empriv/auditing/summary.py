@@ -18,10 +18,10 @@ from empriv.measuring.line.atoms import Atom, Pairs
 from empriv.measuring.line.moves import Moves
 from empriv.measuring.tables import GivenTableRisk
 from empriv.results import FloatArray, IntArray, Outcome, Results
-from empriv.validate.bounds.line_bounds import floor
-from empriv.validate.checks.check import leak_sentence
-from empriv.validate.checks.whole_tables import from_below
-from empriv.validate.covering import has_moves, hiding_of, results_of
+from empriv.validate.bounds import floor
+from empriv.validate.checks import leak_sentence
+from empriv.validate.covers import has_line_cover, line_cover_of, results_of
+from empriv.validate.table_checks import from_below
 from empriv.words import sentences as words
 from empriv.words.sentences import (
     cells_in_words,
@@ -272,7 +272,7 @@ def _model_sentence(risk: AnyRisk) -> str:
 def _table_sentences(risk: TableRisk, first: Figure) -> list[str]:
     """Which figure is of all numbers together, and that of each component alone."""
     said = cell_names(risk)
-    alone = [(said.get(name, name), float(part.delta(first.epsilon))) for name, part in risk.components.items()]
+    alone = [(said.get(name, name), float(part.delta(first.epsilon))) for name, part in risk.each_number.items()]
     count, largest = len(alone), "delta"
     if count > _MOST_LISTED:
         alone, largest = sorted(alone, key=lambda pair: -pair[1]), "the largest delta"
@@ -315,9 +315,9 @@ def riskiest_of(risk: TableRisk, epsilon: float) -> tuple[tuple[str, float, int]
 def _table_warnings(risk: TableRisk) -> list[str]:
     """Whose figures are from below, and what was not counted as known."""
     warnings = [from_below(risk)] if risk.from_below.any() else []
-    if risk.fit.left_out:
+    if risk.fit.presence_dropped:
         warnings.append(
-            f"Whether {risk.fit.left_out:,} of the numbers are present is not counted as known: "
+            f"Whether {risk.fit.presence_dropped:,} of the numbers are present is not counted as known: "
             f"{words.databases(risk.results.n_databases)} do not carry more."
         )
     return warnings
@@ -375,7 +375,7 @@ def outcomes_of(risk: AnyRisk) -> Outcomes:
         said = cell_names(risk)
         atoms = tuple(
             replace(atom, name=f"{said.get(name, name)}: {atom.name}")
-            for name, part in risk.components.items()
+            for name, part in risk.each_number.items()
             for atom in _atoms_in(part.pairs)
         )
         leaks = tuple((leak.name, leak.n_individuals, leak.largest_share) for leak in risk.leaks)
@@ -495,7 +495,7 @@ def names_of(results: Results, salt: bytes | None) -> list[str]:
 
 def moves_judged(audit: Audit) -> Moves | None:
     """What everybody did on every database, as the verdict holds it against the cover; None where it does not."""
-    return hiding_of(audit.once, None).moves if has_moves(audit.once) else None
+    return line_cover_of(audit.once, None).moves if has_line_cover(audit.once) else None
 
 
 def most_exposed(audit: Audit, epsilon: float, names: Sequence[str], top: int | None = None) -> MostExposed:

@@ -25,10 +25,10 @@ from empriv.measuring.any_risk import Several, Sums, table_of
 from empriv.measuring.densities.selection import Score
 from empriv.measuring.line.moves import COUNTED, HEAVIEST, CountedMoves, MoveTotals
 from empriv.results import FloatArray, IntArray, Outcome, Results
-from empriv.validate.bounds.figures import Bounds, bounds_of, no_noise
-from empriv.validate.bounds.line_bounds import floor, lower_of_people, no_upper_bound, upper_of_people
-from empriv.validate.checks.check import checks_of, leak_check
-from empriv.validate.covering import Hiding, hiding_of
+from empriv.validate.bounds import Bounds, bounds_of, floor, no_noise, no_upper_bound
+from empriv.validate.checks import checks_of, leak_check
+from empriv.validate.covers import LineCover, line_cover_of
+from empriv.validate.line_bounds import lower_of_people, upper_of_people
 from empriv.words.message import Message
 from empriv.words.sentences import outcome_code, outcome_name
 
@@ -374,13 +374,13 @@ def checks_of_totals(risk: TotalledRisk, epsilon: float) -> list[Message]:
     return leaks + [check for check in checks_of(risk.kept, epsilon) if check.code not in _OF_EVERYONE]
 
 
-@hiding_of.register(TotalledRisk)
-def hiding_of_totals(risk: TotalledRisk, kernel: NoiseKernel | None) -> Hiding:
+@line_cover_of.register(TotalledRisk)
+def line_cover_of_totals(risk: TotalledRisk, kernel: NoiseKernel | None) -> LineCover:
     """Kept are those who moved the answer furthest, and the heaviest, whose absence makes a law of its own; the moves
     of all were counted."""
     if kernel is not None:
         refuse_totals(risk, "noise")
-    return replace(hiding_of(risk.kept, None), of_all=risk.totals.moves)
+    return replace(line_cover_of(risk.kept, None), of_all=risk.totals.moves)
 
 
 def _place(name: str, value: float, listed_values: tuple[float, ...]) -> int:

@@ -15,10 +15,11 @@ import numpy as np
 from empriv.auditing.knowledge import infer_public_knowledge
 from empriv.base.arguments import confidence_level
 from empriv.errors import InputError
+from empriv.judge.upper import LEAST_DATABASES
 from empriv.measuring import AnyRisk, GivenRisk, measure
 from empriv.measuring.measures import measure_known
 from empriv.results import Cell, Results
-from empriv.validate.bounds import LEAST_DATABASES, bounds
+from empriv.validate.bounds import bounds
 from empriv.words.sentences import number
 
 if TYPE_CHECKING:

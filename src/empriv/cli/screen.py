@@ -150,7 +150,7 @@ def next_step(
     audit: Audit, verdicts: Sequence[Verdict], decision: Decision, saved: str | None, advise: str = ""
 ) -> tuple[str, str]:
     """What to do next, and the command that does it, if one does; ``advise`` is that for advice with the rows."""
-    from empriv.validate.checks.check import outlasts_noise  # only audits need it
+    from empriv.validate.checks import outlasts_noise  # only audits need it
 
     if decision.word == NO_TARGET:
         return 'say what is private enough, such as --target "delta <= 0.05 at 0.1", for a decision.', ""

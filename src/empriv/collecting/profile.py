@@ -25,9 +25,9 @@ from empriv.collecting.engines.engine import DATA, DATABASE, INDIVIDUAL, MASTER,
 from empriv.collecting.queries import query_of
 from empriv.collecting.sources import Databases, Draws, Source, table_of
 from empriv.collecting.sql.aggregates import NotDecomposable
-from empriv.collecting.sql.execute import explain
+from empriv.collecting.sql.execute import count_individuals, explain
+from empriv.collecting.sql.groups import components_of
 from empriv.collecting.sql.printing import fill
-from empriv.collecting.sql.statement import components_of, count_individuals
 from empriv.errors import QueryError
 
 # Parts of names that people give to such columns.
@@ -188,7 +188,7 @@ def in_sql(column: str) -> str:
 def profile(engine: Engine, source: Source) -> TableProfile:
     """Profile a table."""
     with engine.session(whole(source)) as session:
-        found = replace(_judged(*_seen(session)), said=tuple(session.said))
+        found = replace(_suggested(*_counted_columns(session)), said=tuple(session.said))
         return _returning_first(session, found)
 
 
@@ -293,7 +293,7 @@ def whole(source: Source) -> Databases:
     return Databases((table_of(source),), None, None, (), {}, "keep", Draws(1, 1.0, "individual", 0, split=False))
 
 
-def _seen(session: Session) -> tuple[int, list[ColumnProfile]]:
+def _counted_columns(session: Session) -> tuple[int, list[ColumnProfile]]:
     names, rows = session.columns[DATA], _rows(session)
     types = session.types(exp.select(*(exp.column(name, quoted=True) for name in names)).from_(DATA))
     large = rows * len(names) > _MOST_COUNTED
@@ -313,19 +313,17 @@ def _seen(session: Session) -> tuple[int, list[ColumnProfile]]:
         "weeks": f"COUNT(DISTINCT DATE_TRUNC('week', {as_time}))",
         "zoned": "COUNT(CASE WHEN CAST(x AS VARCHAR) LIKE '%:%+00' THEN 1 END)",  # the session's zone is UTC
     }
-    counted_times = _measured(session, dict.fromkeys(times, closer))
-    seen = [_column(name, types[name].kind, counts[name] | counted_times.get(name, {})) for name in names]
+    counted_times: dict[str, Any] = _measured(session, dict.fromkeys(times, closer))
+    columns = []
+    for name in names:
+        measured: dict[str, Any] = {measure: n for measure, n in counts[name].items() if measure not in ends}
+        columns.append(ColumnProfile(name, types[name].kind, **measured, **counted_times.get(name, {})))
     if large:
-        sure = [column.name for column in seen if _is_counted(column, rows)]
+        sure = [column.name for column in columns if _is_counted(column, rows)]
         exact = _measured(session, {name: {"different": "COUNT(DISTINCT x)"} for name in sure})
-        seen = [
-            replace(column, different=exact[column.name]["different"])
-            if column.name in exact
-            else replace(column, about=True)
-            for column in seen
-        ]
+        columns = [replace(column, **exact.get(column.name, {"about": True})) for column in columns]  # type: ignore[arg-type]
     return rows, [
-        replace(column, as_text=_is_text(session, column.name)) if column.is_time else column for column in seen
+        replace(column, as_text=_is_text(session, column.name)) if column.is_time else column for column in columns
     ]
 
 
@@ -333,13 +331,6 @@ def _is_counted(column: ColumnProfile, rows: int) -> bool:
     """Whether the different values of a column of a large table are counted, and not estimated."""
     named = column.words & (_PEOPLE | _TIMES | _COUNTED)
     return column.is_time or (column.is_whole and (bool(named) or column.different > 0.8 * rows))
-
-
-def _column(name: str, kind: str, counts: Mapping[str, int]) -> ColumnProfile:
-    return ColumnProfile(
-        name, kind, counts["filled"], counts["different"], counts.get("times", 0), counts.get("moments", 0),
-        counts.get("days", 0), counts.get("weeks", 0), counts.get("zoned", 0), fractions=counts.get("fractions", 0),
-    )  # fmt: skip
 
 
 def _rows(session: Session) -> int:
@@ -418,9 +409,9 @@ def _is_text(session: Session, name: str) -> bool:
     return False
 
 
-def _judged(rows: int, seen: list[ColumnProfile]) -> TableProfile:
+def _suggested(rows: int, columns: list[ColumnProfile]) -> TableProfile:
     people, times, amounts, row_numbers = [], [], [], []
-    for place, column in enumerate(seen):
+    for place, column in enumerate(columns):
         every_row = column.is_whole and column.different == rows > 1
         if column.is_time:
             times.append((-len(column.words & _TIMES) - len(column.words & _DAYS), place, column))
@@ -442,7 +433,7 @@ def _judged(rows: int, seen: list[ColumnProfile]) -> TableProfile:
     cuts += sorted(
         (
             (column.as_database, column.different)
-            for column in seen
+            for column in columns
             if not times and 1 < column.different < rows
             and column.words & (_COUNTED if column.kind == "integer" else _TIMES if column.kind == "other" else set())
         ),
@@ -451,12 +442,12 @@ def _judged(rows: int, seen: list[ColumnProfile]) -> TableProfile:
     enough = [cut for cut in cuts if cut[1] >= LEAST_DATABASES]
     return TableProfile(
         rows=rows,
-        columns=tuple(column.name for column in seen),
+        columns=tuple(column.name for column in columns),
         individuals=tuple(found[-1] for found in sorted(people)),
         databases=tuple(dict.fromkeys([*enough, *cuts])),
         amounts=tuple(found[-1] for found in sorted(amounts)),
         row_numbers=tuple(row_numbers),
-        details=tuple(seen),
+        details=tuple(columns),
     )
 
 

@@ -158,7 +158,7 @@ def audited_alike(asked: Audit, published: Results) -> Audit:
 
 
 @dataclass(frozen=True, eq=False)
-class PeopleAdd:
+class Contributions:
     """What each person adds to the sum or count that an answer is, or that it divides by a number of rows.
 
     Attributes
@@ -174,14 +174,14 @@ class PeopleAdd:
     own_rows: FloatArray
 
     @staticmethod
-    def of(results: Results, summed: Results | None = None) -> PeopleAdd:
+    def of(results: Results, summed: Results | None = None) -> Contributions:
         """``summed`` are the sums and numbers of rows behind averages, in numbers."""
         at = results.entry_database
         if summed is None:
             one, none = np.ones(results.n_databases), np.zeros(len(at))
-            return PeopleAdd(results, results.q[at] - results.entry_q, one, none)
+            return Contributions(results, results.q[at] - results.entry_q, one, none)
         own, own_rows = (summed.q[at] - summed.entry_q).T
-        return PeopleAdd(results, own, summed.q[:, 1], own_rows)
+        return Contributions(results, own, summed.q[:, 1], own_rows)
 
     def capped(self, at: float) -> Results:
         """The results with what each person adds kept between -at and at."""
@@ -224,7 +224,7 @@ def two_digits(value: float) -> float:
     return float(f"{value:.2g}")
 
 
-def least_error(people: PeopleAdd, tried: Callable[[float, Results], Action]) -> Action:
+def least_error(people: Contributions, tried: Callable[[float, Results], Action]) -> Action:
     """The action with the least error over caps, of those that meet the target if any does.
 
     The noise that a cap takes grows with the cap, so that one design tells what others would take: with Laplace noise
@@ -337,7 +337,7 @@ class _Trial:
             if self.data is None or results is not self.asked.results:  # without anybody an average is no number
                 return []
             summed = self._collected(average, self.data)
-        people = PeopleAdd.of(results, summed)
+        people = Contributions.of(results, summed)
         if not people.own.any():
             return []
 
@@ -368,7 +368,7 @@ class _Trial:
         one = replace(self.asked.results, q=summed.q[:, 0], entry_q=summed.entry_q[:, 0])
         none = np.zeros_like
         totals = replace(one, outcomes=none(one.outcomes), entry_outcomes=none(one.entry_outcomes))
-        people = PeopleAdd.of(totals, summed)
+        people = Contributions.of(totals, summed)
         least = {max(2, math.ceil(two_digits(float(np.quantile(people.rows, few))))) for few in _FEW}
         actions = [
             self._with_noise("minimum", {"rows": rows}, people.over(rows), least_rows_text(query, rows))

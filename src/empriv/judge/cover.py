@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from empriv.judge import gate, upper
 from empriv.judge.noise_kernels import NoiseKernel, alone
-from empriv.judge.upper import LEAST_DATABASES, Upper, likeliest_of, of_pairs, row_bandwidths
+from empriv.judge.upper import LEAST_DATABASES, Upper, both_bandwidths, of_pairs
 from empriv.results import FloatArray, IntArray
 
 BoolArray = npt.NDArray[np.bool_]
@@ -44,9 +44,10 @@ def of_moves(
     own = np.atleast_2d(np.asarray(x, float))
     refuted = np.zeros(len(own), bool)
     if kernel is None:  # both sides of a pair have one bandwidth, and one gate
-        h = np.broadcast_to(likeliest_of(own, draws) if h is None else h, d.shape)
+        widths, likeliest = both_bandwidths(own, draws) if h is None or not known_smooth else (h, h)
+        h = np.broadcast_to(likeliest if h is None else h, d.shape)
         if not known_smooth:
-            refuted = gate.refuted(own[:, ::draws], row_bandwidths(own, draws), tests)
+            refuted = gate.refuted(own[:, ::draws], widths, tests)
     laws = np.broadcast_to(own, (len(d), own.shape[1]))
     judged = of_pairs(
         laws + d[:, None], laws, epsilons, kernel, reach=np.abs(d), draws=draws, level=level, h=h, known_smooth=True
@@ -79,12 +80,11 @@ def cover(
     out = np.zeros((len(laws), len(grid)))
     h = np.zeros(len(laws))
     if kernel is None:
-        h = row_bandwidths(laws, draws)
+        widths, h = both_bandwidths(laws, draws)
         few = laws.shape[1] // draws < LEAST_DATABASES
-        refuted = np.zeros(len(laws), bool) if known_smooth else gate.refuted(laws[:, ::draws], h, tests)
-        rows = np.flatnonzero((h > 0) & ~refuted & (not few))
+        refuted = np.zeros(len(laws), bool) if known_smooth else gate.refuted(laws[:, ::draws], widths, tests)
+        rows = np.flatnonzero((widths > 0) & ~refuted & (not few))
         steps = np.array([gate.lattice_step(laws[row]) for row in rows]) if step is None else _steps(step, laws)[rows]
-        h[rows] = likeliest_of(laws[rows], draws)
     else:
         rows = np.arange(len(laws))
         steps = _steps(0.0 if step is None else step, laws)

@@ -170,23 +170,23 @@ def w_of(
     noise = _noise(one.kernels, len(one.values), each) @ one.mixing.T  # (N, each, t)
     without = one.values[:, None, :] + noise
     shape = without.shape[:2]
-    told: FloatArray = np.zeros(shape)
-    told_with: FloatArray = np.zeros(shape)
+    log_ratio: FloatArray = np.zeros(shape)
+    log_ratio_with: FloatArray = np.zeros(shape)
     for j, w in enumerate(one.move.tolist()):
         if w == 0:
             continue
         log_density = _log_density(one.values[:, j], one.mixing[j], one.kernels, abs(w), weights)
         here, x = log_density(without[..., j]), without[..., j]
-        told += log_density(x - w) - here
-        told_with += here - log_density(x + w)
-    told, told_with = told.reshape(one.n, -1), told_with.reshape(one.n, -1)
+        log_ratio += log_density(x - w) - here
+        log_ratio_with += here - log_density(x + w)
+    log_ratio, log_ratio_with = log_ratio.reshape(one.n, -1), log_ratio_with.reshape(one.n, -1)
     out = np.empty((len(epsilons), len(levels), 2, one.n))
     for row, epsilon in enumerate(epsilons.tolist()):
         e = np.exp(epsilon)
         for k, share in enumerate(levels):
             at = share * epsilon
-            out[row, k, 0] = (told_with > at).mean(axis=1) - e * (told > at).mean(axis=1)
-            out[row, k, 1] = (told < -at).mean(axis=1) - e * (told_with < -at).mean(axis=1)
+            out[row, k, 0] = (log_ratio_with > at).mean(axis=1) - e * (log_ratio > at).mean(axis=1)
+            out[row, k, 1] = (log_ratio < -at).mean(axis=1) - e * (log_ratio_with < -at).mean(axis=1)
     return out
 
 

@@ -269,12 +269,12 @@ def _judged(
     elif n < LEAST_DATABASES:
         values = np.where(moved[:, None] > 0, 1.0, floor)
     else:
-        if h is None:
-            h = np.minimum(likeliest_of(np.atleast_2d(a), draws), likeliest_of(b, draws))
+        first = np.atleast_2d(a)
+        if h is None or not known_smooth:
+            widths, likeliest = np.minimum(both_bandwidths(first, draws), both_bandwidths(b, draws))
+            h = likeliest if h is None else h
         if not known_smooth:
-            first = np.atleast_2d(a)
-            width = np.minimum(row_bandwidths(first, draws), row_bandwidths(b, draws))
-            refuted = gate.refuted(first[:, ::draws], width[: len(first)]) | gate.refuted(b[:, ::draws], width)
+            refuted = gate.refuted(first[:, ::draws], widths[: len(first)]) | gate.refuted(b[:, ::draws], widths)
             refuted &= moved > 0
         values = np.maximum(_smooth(a, b, h, grid, moved, draws, level), floor)
         values[refuted] = 1.0

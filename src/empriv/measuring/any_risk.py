@@ -265,7 +265,7 @@ class AnyRisk(ABC):
         self, epsilon: float, delta: float, noise: Any = 0.0, *, level: float | None = None, database: Any = None
     ) -> float:
         """The largest move of the answer that is hidden at (epsilon, delta)."""
-        from empriv.validate.covering import cover  # as above
+        from empriv.validate.covers import cover  # as above
 
         return cover(self, epsilon, delta, noise=noise, level=level, database=database)
 

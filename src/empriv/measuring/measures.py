@@ -14,8 +14,7 @@ from empriv.measuring.given.definition4 import WorstRisk, measure_buckets, measu
 from empriv.measuring.given.given_risk import GivenRisk, measure_given
 from empriv.measuring.given.reader_knowledge import NOTHING, Buckets, Given, Known, as_said
 from empriv.measuring.line.risk import Risk, measure_line
-from empriv.measuring.tables.given_table import GivenTableRisk, measure_given_table
-from empriv.measuring.tables.table_risk import TableRisk, measure_table
+from empriv.measuring.tables.table_risk import GivenTableRisk, TableRisk, measure_given_table, measure_table
 from empriv.results import Results
 
 

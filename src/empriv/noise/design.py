@@ -36,14 +36,16 @@ from empriv.noise.noise import Noise
 from empriv.noise.paper import paper_law
 from empriv.noise.table_noise import TableNoise
 from empriv.results import FloatArray, IntArray
-from empriv.validate.table_cover import TableHiding, days_of, table_upper
+from empriv.validate.table_bounds import table_upper
+from empriv.validate.table_cover import TableCover, days_of
 
 __all__ = ["METHODS", "classical_noise", "design_noise", "offered_granularity"]
 
+# The search is for speed alone: whatever it ends on is judged for everyone. So these bear on time, not on privacy.
 _FIRST = 8  # people that the search asks first, by each of two figures
 _JOINED = 16  # people who join it when they miss
 _ROUNDS = 16
-_FALL = 4.0
+_FALL = 4.0  # of the scale, in one step, until it is too small
 _TOLERANCE = 0.005  # of the scale
 _NARROWEST = 2.0**-20  # of classical noise
 _CELLS = 2.0**-6  # of the lattice: narrower noise never leaves 0
@@ -383,7 +385,7 @@ def design_table_noise(
     probability("delta", delta)
     if not isinstance(consistent, bool):
         raise InputError(f"`consistent` must be True or False, got {consistent!r}.")
-    names = tuple(risk.components)
+    names = tuple(risk.each_number)
     steps = _granularities(risk, names, granularity)
     found = least_scales(risk, np.array(steps), float(epsilon), float(delta), presence)
     if found is None:
@@ -428,7 +430,7 @@ def least_scales(
         """The same, as far as those whom a search asks tell."""
         if presence == "random":
             return kept(kernels)
-        return TableHiding(risk, kernels).meets(epsilon, delta, asked=_DAYS)
+        return TableCover(risk, kernels).meets(epsilon, delta, asked=_DAYS)
 
     def least_factor(kind: str, shape: FloatArray, most: float) -> float | None:
         """The least factor of a shape that keeps the target, below ``most``; None if there is none."""
@@ -496,6 +498,6 @@ def _granularities(
 
 
 def _width(risk: TableRisk, name: str) -> float:
-    results = risk.components[name].results
-    influence = np.nan_to_num(risk.components[name].influence(), nan=0.0)
+    results = risk.each_number[name].results
+    influence = np.nan_to_num(risk.each_number[name].influence(), nan=0.0)
     return float(influence.max(initial=0.0)) or spread(results.q[results.outcomes == 0].ravel()) or 1.0

@@ -1,9 +1,10 @@
-"""What noise leaves to be told: the judge's upper bound of the noisy answer.
+"""How private an answer is with noise: the judge's upper bound of the noisy answer.
 
 Two pairs of laws are judged, each with the noise drawn as its kernel, on its lattice: the paper's, results with
 everyone and without a person; and that of the day on which people are present: the others' results, and the same moved
-by the most that anybody did. The larger bound counts. A law of several parts (`paper`) tells at most the mean of what
-its parts tell, by the joint convexity of hockey sticks; the bounds of all parts hold together at the level.
+by the most that anybody did. The larger bound counts. Of a law of several parts, ``h = sum_k w_k h_k`` (`paper`),
+``delta(P * h, Q * h) <= sum_k w_k delta(P * h_k, Q * h_k)`` by the joint convexity of hockey sticks; the bounds of all
+parts hold together at the level (docs/judge.md).
 
 A day on which a person decides whether there is an answer at all is hidden by no noise. The paper's pair counts the
 share of such days.
@@ -35,12 +36,12 @@ from empriv.measuring.line.atoms import Pairs, split
 from empriv.noise.law import Law, Part
 from empriv.results import FloatArray, IntArray
 from empriv.validate.bounds import bounds
-from empriv.validate.covering import hiding_of
+from empriv.validate.covers import line_cover_of
 
 Values = TypeVar("Values", FloatArray, IntArray)
 LEVEL = 0.95
 _MOVERS = 6  # people who move the answer most, whose absence makes a law of its own
-_SEVERAL = 256  # people: so many are judged in threads
+_SEVERAL = 256  # people: for fewer, threads take longer to start than they save
 _BLURRED = ("off_lattice", "round_without")  # atoms that are a pattern of digits
 _FIRST = 64  # people who are judged first for the largest bound
 
@@ -108,7 +109,7 @@ class JudgedAnswer:
         The results, and those without each of the people whose absence changes them most, hide the largest move; the
         results without each of those who move them most on a day hide that person's.
         """
-        laws = hiding_of(self.risk, NoiseKernel("laplace", 1.0)).laws
+        laws = line_cover_of(self.risk, NoiseKernel("laplace", 1.0)).laws
         rows = np.argsort(-self.moved, kind="stable")[:_MOVERS]
         rows = rows[self.moved[rows] > 0]
         own = self.pairs.dense(rows) if len(rows) else laws[:0]
@@ -142,7 +143,7 @@ class JudgedAnswer:
         if self.presence == "random":
             return 0.0
         if kernel is None:
-            as_it_is = hiding_of(self.risk, None)
+            as_it_is = line_cover_of(self.risk, None)
             return as_it_is.upper(as_it_is.most, epsilon, level)
         if self.changed.any():
             return 1.0
@@ -261,7 +262,7 @@ class NoiseSubject:
     Attributes
     ----------
     risk : of one number, or of several
-    presence : whether noise must serve on the day that people are in too, unless told otherwise
+    presence : whether noise must serve on the day that people are in too, unless asked otherwise
     unit : of the answers, where one was named
     answers : of the answers themselves, where residuals do not show what their digits tell
     targets, times : what an audit was asked to keep, and of how many publications; its noise must not fall short of it

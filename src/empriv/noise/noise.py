@@ -39,8 +39,8 @@ from empriv.noise.law import Law, decimal_at_most
 from empriv.noise.publications import effects_with_noise
 from empriv.results import FloatArray, Results
 from empriv.validate.bounds import bounds
-from empriv.validate.checks.check import outlasting_noise
-from empriv.validate.covering import cover
+from empriv.validate.checks import outlasting_noise
+from empriv.validate.covers import cover
 from empriv.words.sentences import amount
 
 _ANOTHER_AUDIT = (
@@ -241,6 +241,11 @@ class Noise:
         """What the noise claims, as one text: law, target and method."""
         return json.dumps(self._facts(), sort_keys=True)
 
+    @cached_property
+    def _lasting(self) -> tuple[str, ...]:
+        """What no noise mends. Given what is known, the audit was asked when the noise was designed for it."""
+        return () if self.given else outlasting_noise(self.risk, self.epsilon)
+
     def check_release(self) -> None:
         """Refuse to release where the promise is not kept, or the granularity was not declared."""
         if not self.holds:
@@ -253,10 +258,8 @@ class Noise:
                 "Noise must have a granularity that you declare, since one taken from the data would reveal something "
                 f"about them. Hint: design it with a granularity of {decimal_at_most(self.law.granularity):.12g}."
             )
-        # given what is known, the noise holds residuals, and their audit was asked when it was designed
-        lasting = () if self.given else outlasting_noise(self.risk, self.epsilon)
-        if lasting:
-            raise CertificateError(f"It cannot be told whether the noisy answer is private enough. {lasting[0]}")
+        if self._lasting:
+            raise CertificateError(f"It cannot be told whether the noisy answer is private enough. {self._lasting[0]}")
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
-"""What one publication of an answer with noise tells of each person: effect sizes of the day's laws with the noise.
+"""What one publication of an answer with noise reveals of each person: effect sizes of the day's laws with the noise.
 
 A noisy answer has the law of the noise around each result. Noise that is wider than the bandwidths which
 `measuring.series` takes is itself the kernel; narrower noise counts as those bandwidths do, and as noise alone where
-the answers keep to a pattern. Nothing is told that the noise alone hides.
+the answers keep to a pattern. Nothing is revealed that the noise alone hides.
 
 What noise alone leaves of many moves, whatever the answers' law is (`squares_alone`): the noise and the noise moved are
 a pair of known laws, composed exactly by privacy-loss distributions (`measuring.series.composition`). Gaussian noise of
@@ -30,7 +30,7 @@ from empriv.measuring.series.repeated import PublicationEffects, curves_of, publ
 from empriv.noise.judging import kernel_of
 from empriv.noise.law import Law
 from empriv.results import FloatArray
-from empriv.validate.covering import hiding_of
+from empriv.validate.covers import line_cover_of
 
 _CELLS = 256  # between the two centres: more are taken together
 _SMOOTH = 2.0  # steps of a lattice: Gaussian noise that is wider is as good as continuous
@@ -119,7 +119,7 @@ def effects_with_noise(risk: Risk, law: Law, epsilon: float) -> PublicationEffec
 
 
 def _with_kernel(risk: Risk, kernel: NoiseKernel, epsilon: float) -> EffectSizes:
-    hiding = hiding_of(risk, kernel)
+    hiding = line_cover_of(risk, kernel)
     pairs = replace(hiding.pairs, points=kernel.rounded(hiding.pairs.points))
     moves, owner = publication_moves(risk, hiding.moves)
     model = (risk if is_usual(risk.density) else measure_line(risk.results)).density

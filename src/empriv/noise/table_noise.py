@@ -32,8 +32,9 @@ from empriv.noise.judging import subject_of
 from empriv.noise.law import Law
 from empriv.results import FloatArray, Results
 from empriv.validate.bounds import bounds
-from empriv.validate.checks.check import outlasting_noise
-from empriv.validate.table_cover import hiding_of_table, table_upper
+from empriv.validate.checks import outlasting_noise
+from empriv.validate.table_bounds import table_upper
+from empriv.validate.table_cover import table_cover_of
 from empriv.words.sentences import amount
 
 
@@ -135,7 +136,7 @@ class TableNoise:
 
     def hides_day(self, results: Results) -> bool:
         """Whether all that people did on these databases is hidden: their own leave-one-out."""
-        return hiding_of_table(self.risk, self).hides(results, self.epsilon, self.delta)
+        return table_cover_of(self.risk, self).hides(results, self.epsilon, self.delta)
 
     @property
     def method(self) -> str:
@@ -160,7 +161,7 @@ class TableNoise:
         table = subject_of(risk).risk
         if not isinstance(table, TableRisk):
             raise InputError(f"`risk` must be that of several numbers, got {type(table).__name__}.")
-        if tuple(table.components) != tuple(self.laws):
+        if tuple(table.each_number) != tuple(self.laws):
             raise InputError("`noise` must be for the numbers of the audit, got noise for others.")
         made = replace(self, risk=table)
         if not made.holds:
@@ -174,6 +175,11 @@ class TableNoise:
         """What the noise claims, as one text: laws and target."""
         return json.dumps(self._facts(), sort_keys=True)
 
+    @cached_property
+    def _lasting(self) -> tuple[str, ...]:
+        """What no noise mends. Given what is known, the audit was asked when the noise was designed for it."""
+        return () if self.given else outlasting_noise(self.risk, self.epsilon)
+
     def check_release(self) -> None:
         """Refuse to release where the promise is not kept, or the granularity was not declared."""
         if not self.holds:
@@ -183,9 +189,10 @@ class TableNoise:
                 "`granularity` must be declared for a release, since one taken from the data may reveal something "
                 "about them. Hint: design_noise(..., granularity=0.25)."
             )
-        lasting = () if self.given else outlasting_noise(self.risk, self.epsilon)
-        if lasting:
-            raise CertificateError(f"It cannot be told whether the noisy answers are private enough. {lasting[0]}")
+        if self._lasting:
+            raise CertificateError(
+                f"It cannot be told whether the noisy answers are private enough. {self._lasting[0]}"
+            )
 
     def release(self, values: Mapping[str, float]) -> dict[str, float]:
         """Noisy answers, drawn from the operating system's entropy; all numbers at once, and once."""

@@ -34,7 +34,7 @@ from empriv.report.rendering import (
     safe_svg,
 )
 from empriv.results import Results
-from empriv.validate.covering import has_moves, hiding_of, results_of
+from empriv.validate.covers import has_line_cover, line_cover_of, results_of
 from empriv.words.decision import KINDS, PUBLISH, Decision
 from empriv.words.sentences import amount, cells_in_words, databases, number, people, percent
 
@@ -309,12 +309,12 @@ def people_beyond(material: Material, names: Sequence[str]) -> dict[str, Any]:
     The title, what is said above the small table, its heads, and a row for each. Names are those given, which are
     pseudonyms unless somebody asked for identifiers.
     """
-    return _by_moves(material, names) if has_moves(material.audit.once) else _by_delta(material, names)
+    return _by_moves(material, names) if has_line_cover(material.audit.once) else _by_delta(material, names)
 
 
 def _by_moves(material: Material, names: Sequence[str]) -> dict[str, Any]:
     audit, nouns = material.audit, material.audit.nouns
-    moves = hiding_of(audit.once, material.kernel).moves
+    moves = line_cover_of(audit.once, material.kernel).moves
     labels = results_of(audit.once).databases
     worst = moves.worst[material.rows]
     size = np.where(worst >= 0, moves.relative[worst], 0.0) if len(moves.sizes) else np.zeros(len(worst))

@@ -25,7 +25,7 @@ from empriv.judge.noise_kernels import NoiseKernel
 from empriv.measuring import AnyRisk
 from empriv.report.charts.chart import round_up
 from empriv.results import FloatArray, IntArray
-from empriv.validate.bounds.figures import Bounds, upper_total_risk
+from empriv.validate.bounds import Bounds, upper_total_risk
 from empriv.words.decision import Covered
 
 GRID = 40

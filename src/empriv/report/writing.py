@@ -34,7 +34,7 @@ from empriv.report.actions import quick_advice, worst_first
 from empriv.report.audit_page import SEVERITIES, page_of, title_of, unchecked
 from empriv.report.gather import gather
 from empriv.report.rendering import page_path, render
-from empriv.validate.covering import covered, has_moves
+from empriv.validate.covers import covered, has_line_cover
 from empriv.words.decision import KINDS, NO_TARGET, PUBLISH, WITH_NOISE, Covered, Decision, rows_of_one
 from empriv.words.sentences import amount, listed, people
 
@@ -146,7 +146,7 @@ def hidden_by(
     audit: Audit, verdicts: Sequence[tuple[str, Verdict]], noise: Noise | TableNoise | None = None
 ) -> tuple[Covered | None, NoiseKernel | None]:
     """What the release hides of what people did: by the first verdict that says so, or with the noise."""
-    if isinstance(noise, Noise) and noise.expected_error > 0 and audit.times == 1 and has_moves(audit.once):
+    if isinstance(noise, Noise) and noise.expected_error > 0 and audit.times == 1 and has_line_cover(audit.once):
         kernel = kernel_of(noise)[0]
         level = verdicts[0][1].level if verdicts else 0.95
         return covered(audit.once, noise.epsilon, noise.delta, noise=noise, level=level), kernel

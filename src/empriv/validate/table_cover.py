@@ -17,21 +17,20 @@ import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from empriv.judge import cover as judged
+from empriv.judge import cover as judge_cover
 from empriv.judge import gate, lower, score
 from empriv.judge.noise_kernels import NoiseGiven, NoiseKernel, kernels_of
 from empriv.judge.upper import LEAST_DATABASES, likeliest_of, row_bandwidths
 from empriv.measuring.line.moves import spread_of_law
 from empriv.measuring.tables import TableRisk
-from empriv.measuring.tables.person_days import PersonDays, days_as_they_are, days_with_noise
+from empriv.measuring.tables.influences import PersonDays, days_as_they_are, days_with_noise
 from empriv.results import FloatArray, IntArray, Results
-from empriv.validate.bounds.line_bounds import estimate_of_move, furthest_shown
-from empriv.validate.checks.whole_tables import objected_places
+from empriv.validate.line_bounds import estimate_of_move, furthest_shown
+from empriv.validate.table_checks import objected_places
 
 BoolArray = npt.NDArray[np.bool_]
 Kernels = tuple[NoiseKernel | None, ...]
@@ -42,23 +41,14 @@ _LATTICE = 8.0  # steps: noise of a larger scale is as good as continuous
 _LADDER = 8  # sizes at which a curve of bounds is known
 
 
-class _Several(NamedTuple):
-    """Kinds of days of several cells: cells, moves and days of each."""
-
-    cells: list[IntArray]
-    moves: list[FloatArray]
-    days: IntArray
-    kind: IntArray
-
-
 @dataclass(frozen=True, eq=False)
-class TableHiding:
+class TableCover:
     """A table, the laws of its cells given each other, and what people did.
 
     Attributes
     ----------
     risk : of the table
-    kernels : the noise of each cell, None where there is none; None as it is
+    kernels : the noise of each cell; None where there is none, and None as it is
     """
 
     risk: TableRisk
@@ -68,7 +58,9 @@ class TableHiding:
     def days(self) -> PersonDays:
         """What people did on each day, in cells that carry something of their own; with noise in all of them."""
         if self.kernels is None:
-            return days_as_they_are(self.risk.influences, self.risk.fit, self.risk.leaks)
+            given_away = np.zeros(self.risk.results.n_individuals, bool)
+            given_away[[row for leak in self.risk.leaks for row in leak.rows.tolist()]] = True
+            return days_as_they_are(self.risk.influences, self.risk.fit, given_away)
         return self._on_lattice(days_of(self.risk))
 
     def _on_lattice(self, days: PersonDays) -> PersonDays:
@@ -177,7 +169,7 @@ class TableHiding:
                 which = np.full(len(self.place), -1)
                 which[own[order]] = order  # a cell has one law, or two: the last of either order
                 x, units = laws[which[cells[chosen]]], scale[cells[chosen]]
-                found = judged.of_moves(
+                found = judge_cover.of_moves(
                     x / units[:, None], moves[chosen] / units, epsilons, kernel, draws=self.draws, level=level,
                     h=self._fine[which[cells[chosen]]] if kernel is None else None, known_smooth=True,
                 )  # fmt: skip
@@ -220,7 +212,7 @@ class TableHiding:
                 found[chosen] = 0.0
                 continue
             units = scale[own[chosen]]
-            hidden = judged.cover(
+            hidden = judge_cover.cover(
                 laws[chosen] / units[:, None],
                 epsilon,
                 delta,
@@ -244,8 +236,8 @@ class TableHiding:
         for cell in np.flatnonzero(self.place < 0).tolist():
             weights = np.abs(fit.relations[cell])
             parts = weights > 1e-6
-            noise = None if self.kernels is None else self.kernels[cell]
-            alone = 0.0 if noise is None else judged.hidden_alone(noise, epsilon, delta)
+            noise = self._kernel(cell)
+            alone = 0.0 if noise is None else judge_cover.hidden_alone(noise, epsilon, delta)
             out[cell] = (out[fit.kept[parts]] / weights[parts]).min() if parts.any() else alone
         return out
 
@@ -253,9 +245,8 @@ class TableHiding:
     def _most_alone(self) -> FloatArray:
         """(cells,) the most that anybody moved a cell on a day when they moved no other."""
         out = np.zeros(len(self.place))
-        single = (self.days.touched == 1) & ~self.days.certain
-        at = self.days.starts[:-1][single]
-        np.maximum.at(out, self.days.cells[at], np.abs(self.days.moves[at]))
+        _, cells, moves = self.days.of_one_cell
+        np.maximum.at(out, cells, moves)
         return out
 
     # Several cells
@@ -267,9 +258,7 @@ class TableHiding:
         """
         fit = self.risk.fit
         places = self.place[fit.kept[np.isin(fit.kept, cells)]]
-        kernels: tuple[NoiseKernel, ...] = ()
-        if self.kernels is not None:
-            kernels = tuple(kernel for kernel in (self.kernels[cell] for cell in cells.tolist()) if kernel is not None)
+        kernels = self._kernels_of(cells)
         trusted = np.ones(len(places), bool) if left_out or self.kernels is None else self.trusted[places]
         if not trusted.any():
             values = np.zeros((len(fit.residuals), len(cells)))
@@ -279,19 +268,12 @@ class TableHiding:
         left = fit.residuals @ fit.precision[:, places] @ inverse
         if left_out:
             own = np.linalg.qr(left)[0]
-            leverage = np.clip(self._leverage - (own**2).sum(axis=1), 0.0, 0.9)
+            leverage = np.clip(self.risk.fit.leverage - (own**2).sum(axis=1), 0.0, 0.9)
             left = left / (1.0 - leverage)[:, None]
         else:
             left, inverse = fit.g * left, fit.g**2 * inverse
         weights = fit.relations[np.ix_(cells, places)] * trusted
         return score.innovations(left @ weights.T, weights @ inverse @ weights.T, moves, kernels, self.draws)
-
-    @cached_property
-    def _leverage(self) -> FloatArray:
-        """(N,) of each database in the regression on everything."""
-        fit = self.risk.fit
-        frame = np.linalg.qr(np.concatenate((fit.basis, fit.residuals / fit.residuals.std(axis=0)), axis=1))[0]
-        return np.asarray((frame**2).sum(axis=1))
 
     def upper_of_day(
         self, cells: IntArray, moves: FloatArray, epsilons: FloatArray, level: float, *, enough: float = 0.0
@@ -301,9 +283,9 @@ class TableHiding:
             if not self.trusted[self.place[cells]].all():
                 return np.ones(len(epsilons))
             return score.upper(self.innovations_of(cells, moves), epsilons, level=level)
-        if any(self.kernels[cell] is None for cell in cells.tolist()):
+        kernels = self._kernels_of(cells)
+        if len(kernels) < len(cells):
             return np.ones(len(epsilons))
-        kernels = [kernel for kernel in (self.kernels[cell] for cell in cells.tolist()) if kernel is not None]
         left = np.array([score.alone_of(kernels, moves, epsilon) for epsilon in epsilons.tolist()])
         if np.all(left <= enough):
             return left
@@ -312,37 +294,24 @@ class TableHiding:
             return left
         return score.upper(one, epsilons, level=level, left=left)
 
-    @cached_property
-    def several(self) -> _Several:
-        """All kinds of days of several cells."""
-        cells: list[IntArray] = []
-        moves: list[FloatArray] = []
-        days, kind = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-        for group in self.days.kinds:
-            days.append(group.days)
-            kind.append(group.kind + len(cells))
-            cells += list(group.cells)
-            moves += list(group.moves)
-        return _Several(cells, moves, np.concatenate(days), np.concatenate(kind))
-
     def distances(self, epsilon: float, delta: float, level: float) -> FloatArray:
         """(kinds,) rho: how far each kind of days moves the table, in units of what its cells hide."""
         covers, deviations = self.cover(epsilon, delta, level), self._deviations
         with np.errstate(divide="ignore", invalid="ignore"):
             narrow = np.where(covers > 0, deviations / covers, np.inf)
-        worst = [narrow[group.cells].max(axis=1) for group in self.days.kinds]
+        worst = [narrow[cells].max(axis=1) for cells, _ in self.days.of_several_cells.groups]
         return np.asarray(self._sizes * np.concatenate((np.zeros(0), *worst)))
 
     @cached_property
     def _sizes(self) -> FloatArray:
         """(kinds,) root of d'K d, with noise."""
         out = [np.zeros(0)]
-        for group in self.days.kinds:
-            size = np.empty(len(group.cells))
-            step = max(1, 2_000_000 // group.cells.shape[1] ** 2)
+        for cells, moves in self.days.of_several_cells.groups:
+            size = np.empty(len(cells))
+            step = max(1, 2_000_000 // cells.shape[1] ** 2)
             for start in range(0, len(size), step):
                 rows = slice(start, start + step)
-                size[rows] = score.sizes_of(group.moves[rows], self._precisions(group.cells[rows]))
+                size[rows] = score.sizes_of(moves[rows], self._precisions(cells[rows]))
             out.append(size)
         return np.concatenate(out)
 
@@ -382,66 +351,67 @@ class TableHiding:
 
     # Everybody
 
-    def judge(self, epsilon: float, delta: float, level: float) -> TableDays:
+    def judge(self, epsilon: float, delta: float, level: float) -> JudgedDays:
         """Which days are hidden, and bounds of the worst."""
-        days, at = self.days, np.array([epsilon])
-        covers = self.cover(epsilon, delta, level)
-        beyond, exposed = days.certain.copy(), days.certain.copy()
-        worst = _Worst(-1, float(days.certain.any()), float(days.certain.any()), float(days.certain.any()))
-        if days.certain.any():
-            worst = worst._replace(day=int(np.argmax(days.certain)))
-        # days in one cell
-        single = np.flatnonzero((days.touched == 1) & ~days.certain)
-        cell, move = days.cells[days.starts[:-1][single]], np.abs(days.moves[days.starts[:-1][single]])
+        days, covers = self.days, self.cover(epsilon, delta, level)
+        certain = float(days.certain.any())
+        day = int(np.argmax(days.certain)) if certain else -1
+        found = JudgedDays(covers, days.certain.copy(), days.certain.copy(), day, certain, certain, certain)
+        found = self._with_days_of_one_cell(found, epsilon, delta, level)
+        if len(self.days.of_several_cells.cells):
+            found = self._with_days_of_several(found, epsilon, delta, level)
+        return replace(found, exposed=found.exposed & found.beyond)
+
+    def _with_days_of_one_cell(self, found: JudgedDays, epsilon: float, delta: float, level: float) -> JudgedDays:
+        days, cell, move = self.days.of_one_cell
+        hidden = found.covers[cell]
         with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = np.where(covers[cell] > 0, move / covers[cell], np.inf)
+            ratio = np.where(hidden > 0, move / hidden, np.inf)
         far = ratio > 1 + 1e-9
-        beyond[single[far]] = True
-        far_off = move / np.maximum(self._deviations[cell], 1e-300)
-        first = _first_of_alike(cell, move, ratio, far_off)
-        if len(first):
-            upper = self.upper_of_moves(cell[first], move[first], at, level)[:, 0]
-            top = int(np.argmax(upper))
-            low = self._lower_of_move(int(cell[first[top]]), float(move[first[top]]), epsilon, level)
-            if upper[top] > worst.upper or worst.day < 0:
-                fitted = self._estimate_of_move(int(cell[first[top]]), float(move[first[top]]), epsilon)
-                worst = _Worst(int(single[first[top]]), float(upper[top]), low, fitted)
-            if low > delta:
-                order = np.flatnonzero(far)[np.argsort(-far_off[far], kind="stable")]
-                kept = furthest_shown(
-                    lambda k: self._lower_of_move(int(cell[order[k]]), float(move[order[k]]), epsilon, level) > delta,
-                    len(order),
-                )
-                exposed[single[order[:kept]]] = True
-        # days in several cells
-        several = self.several
-        if len(several.cells):
-            rho = self.distances(epsilon, delta, level)
-            hidden, upper_of = self._hidden_kinds(rho, epsilon, delta, level)
-            beyond[several.days] |= ~hidden[several.kind]
-            top = max(upper_of, key=lambda k: upper_of[k])
-            low = 0.0
-            if upper_of[top] > delta:
-                low = self._lower_of_day(several.cells[top], several.moves[top], epsilon, level)
-            if upper_of[top] > worst.upper or worst.day < 0:
-                day = int(several.days[np.argmax(several.kind == top)])
-                fitted = self._estimate_of_day(several.cells[top], several.moves[top], epsilon)
-                worst = _Worst(day, upper_of[top], max(low, worst.lower), fitted)
-            worst = worst._replace(lower=max(low, worst.lower))
-            if low > delta:
-                order = np.flatnonzero(~hidden)
-                order = order[np.argsort(-rho[order], kind="stable")]
-                kept = furthest_shown(
-                    lambda k: (
-                        self._lower_of_day(several.cells[order[k]], several.moves[order[k]], epsilon, level) > delta
-                    ),
-                    len(order),
-                )
-                shown = np.zeros(len(rho), bool)
-                shown[order[:kept]] = True
-                shown[top] = True
-                exposed[several.days] |= shown[several.kind]
-        return TableDays(covers, beyond, exposed & beyond, worst)
+        found.beyond[days[far]] = True
+        in_deviations = move / np.maximum(self._deviations[cell], 1e-300)
+        first = _first_of_alike(cell, move, ratio, in_deviations)
+        if not len(first):
+            return found
+        upper = self.upper_of_moves(cell[first], move[first], np.array([epsilon]), level)[:, 0]
+        top = int(first[np.argmax(upper)])
+
+        def shown(k: int) -> float:
+            return self.lower_of(cell[k : k + 1], move[k : k + 1], epsilon, level)
+
+        low = shown(top)
+        if low > delta:
+            order = np.flatnonzero(far)[np.argsort(-in_deviations[far], kind="stable")]
+            count = furthest_shown(lambda k: shown(order[k]) > delta, len(order))
+            found.exposed[days[order[:count]]] = True
+        if upper.max() > found.upper or found.day < 0:
+            estimate = self.estimate_of(cell[top : top + 1], move[top : top + 1], epsilon)
+            found = replace(found, day=int(days[top]), upper=float(upper.max()), lower=low, estimate=estimate)
+        return found
+
+    def _with_days_of_several(self, found: JudgedDays, epsilon: float, delta: float, level: float) -> JudgedDays:
+        several = self.days.of_several_cells
+        rho = self.distances(epsilon, delta, level)
+        hidden, upper = self._hidden_kinds(rho, epsilon, delta, level)
+        found.beyond[several.day] |= ~hidden[several.kind]
+        top = max(upper, key=lambda kind: upper[kind])
+
+        def shown(kind: int) -> float:
+            return self.lower_of(several.cells[kind], several.moves[kind], epsilon, level)
+
+        low = shown(top) if upper[top] > delta else 0.0
+        if low > delta:
+            order = np.flatnonzero(~hidden)
+            order = order[np.argsort(-rho[order], kind="stable")]
+            count = furthest_shown(lambda k: shown(order[k]) > delta, len(order))
+            exposed = np.isin(several.kind, np.append(order[:count], top))
+            found.exposed[several.day] |= exposed
+        lower_ = max(low, found.lower)
+        if upper[top] > found.upper or found.day < 0:
+            day = int(several.day[np.argmax(several.kind == top)])
+            estimate = self.estimate_of(several.cells[top], several.moves[top], epsilon)
+            return replace(found, day=day, upper=upper[top], lower=lower_, estimate=estimate)
+        return replace(found, lower=lower_)
 
     def day_bounds(self, epsilons: FloatArray, delta: float, level: float) -> FloatArray:
         """(days, epsilons) U of every day, from above: on a ladder of moves of each cell, and of distances of days in
@@ -449,9 +419,7 @@ class TableHiding:
         days = self.days
         out = np.zeros((days.count, len(epsilons)))
         out[days.certain] = 1.0
-        single = np.flatnonzero((days.touched == 1) & ~days.certain)
-        at = days.starts[:-1][single]
-        cell, move = days.cells[at], np.abs(days.moves[at])
+        single, cell, move = days.of_one_cell
         order = np.lexsort((move, cell))
         begins = np.searchsorted(cell[order], np.arange(len(self.place) + 1))
         rungs = [_rungs(move[order[a:b]]) for a, b in pairwise(begins.tolist())]
@@ -464,7 +432,7 @@ class TableHiding:
                 part = order[begins[k] : begins[k + 1]]
                 rising = np.maximum.accumulate(upper[ends[k] : ends[k + 1]], axis=0)
                 out[single[part]] = rising[np.searchsorted(own, move[part] * (1 - 1e-12))]
-        several = self.several
+        several = self.days.of_several_cells
         if len(several.cells):
             rho = self.distances(float(epsilons[0]), delta, level)
             order = np.argsort(rho, kind="stable")
@@ -476,7 +444,7 @@ class TableHiding:
             rising = np.maximum.accumulate(upper, axis=0)
             by_kind = np.empty((len(rho), len(epsilons)))
             by_kind[order] = rising[np.searchsorted(chosen, np.arange(len(order)))]
-            out[several.days] = by_kind[several.kind]
+            out[several.day] = by_kind[several.kind]
         return out
 
     def meets(self, epsilon: float, delta: float, level: float = 0.95, *, asked: int = _CHUNK) -> bool:
@@ -487,7 +455,7 @@ class TableHiding:
         cells, at = np.flatnonzero(self._most_alone), np.array([epsilon])
         if len(cells) and self.upper_of_moves(cells, self._most_alone[cells], at, level).max() > delta:
             return False
-        several = self.several
+        several = self.days.of_several_cells
         if not len(several.cells):
             return True
         order = np.argsort(-self._sizes, kind="stable")[:asked]
@@ -501,13 +469,13 @@ class TableHiding:
         that_day = replace(self)
         days = self._on_lattice(days_with_noise(results))
         that_day.__dict__["days"] = days
-        return bool(that_day.judge(epsilon, delta, 0.95).worst.upper <= delta)
+        return bool(that_day.judge(epsilon, delta, 0.95).upper <= delta)
 
     def _hidden_kinds(
         self, rho: FloatArray, epsilon: float, delta: float, level: float
     ) -> tuple[BoolArray, dict[int, float]]:
         """(kinds,) which are hidden, and the bound of those that were asked."""
-        several, at = self.several, np.array([epsilon])
+        several, at = self.days.of_several_cells, np.array([epsilon])
         order = np.argsort(-rho, kind="stable")
         known: dict[int, float] = {}
 
@@ -532,53 +500,62 @@ class TableHiding:
             hidden[kind] = upper <= delta
         return hidden, known
 
+    def lower_of(self, cells: IntArray, moves: FloatArray, epsilon: float, level: float) -> float:
+        """What the databases demonstrate of moving one cell, or several."""
+        if len(cells) > 1:
+            if self.risk.fit.ridge:
+                return 0.0
+            return score.lower(self.innovations_of(cells, moves, left_out=True), epsilon, level=level)
+        law, kernel = self._law_of(int(cells[0])), self._kernel(int(cells[0]))
+        if not law.any():
+            return 0.0
+        return float(lower.of_moves(law, moves, epsilon, kernel, draws=self.draws, level=level)[0, 0])
+
+    def estimate_of(self, cells: IntArray, moves: FloatArray, epsilon: float) -> float:
+        """The hockey stick of moving one cell, or several."""
+        if len(cells) == 1:
+            kernel = self._kernel(int(cells[0]))
+            return estimate_of_move(self._law_of(int(cells[0])), float(moves[0]), epsilon, kernel, self.draws)
+        if self.kernels is not None and len(self._kernels_of(cells)) < len(cells):
+            return 1.0
+        return score.estimate(self.innovations_of(cells, moves), epsilon)
+
+    def _kernel(self, cell: int) -> NoiseKernel | None:
+        return None if self.kernels is None else self.kernels[cell]
+
+    def _kernels_of(self, cells: IntArray) -> tuple[NoiseKernel, ...]:
+        """The noise of those of these cells that have some."""
+        kernels = (self._kernel(cell) for cell in cells.tolist())
+        return tuple(kernel for kernel in kernels if kernel is not None)
+
     def _law_of(self, cell: int) -> FloatArray:
         """(N,) the residuals of a cell given all others, each database freed by a regression on the others."""
         place = int(self.place[cell])
         if place < 0 or self.risk.fit.ridge:
             return np.zeros(len(self.risk.fit.residuals))
         given = self.risk.fit.given_rest[:, place]
-        leverage = np.clip(self._leverage - given**2 / max(float(given @ given), 1e-300), 0.0, 0.9)
+        leverage = np.clip(self.risk.fit.leverage - given**2 / max(float(given @ given), 1e-300), 0.0, 0.9)
         return np.asarray(given / (1.0 - leverage))
-
-    def _lower_of_move(self, cell: int, move: float, epsilon: float, level: float) -> float:
-        law, kernel = self._law_of(cell), None if self.kernels is None else self.kernels[cell]
-        if not law.any():
-            return 0.0
-        return float(lower.of_moves(law, [move], epsilon, kernel, draws=self.draws, level=level)[0, 0])
-
-    def _lower_of_day(self, cells: IntArray, moves: FloatArray, epsilon: float, level: float) -> float:
-        if self.risk.fit.ridge:
-            return 0.0
-        return score.lower(self.innovations_of(cells, moves, left_out=True), epsilon, level=level)
-
-    def _estimate_of_move(self, cell: int, move: float, epsilon: float) -> float:
-        law, kernel = self._law_of(cell), None if self.kernels is None else self.kernels[cell]
-        return estimate_of_move(law, move, epsilon, kernel, self.draws)
-
-    def _estimate_of_day(self, cells: IntArray, moves: FloatArray, epsilon: float) -> float:
-        if self.kernels is not None and any(self.kernels[cell] is None for cell in cells.tolist()):
-            return 1.0
-        return score.estimate(self.innovations_of(cells, moves), epsilon)
-
-
-class _Worst(NamedTuple):
-    """The worst day, and its bounds; -1 where nobody moved anything."""
-
-    day: int
-    upper: float
-    lower: float
-    estimate: float
 
 
 @dataclass(frozen=True, eq=False)
-class TableDays:
-    """(cells,) covers; (days,) which are not hidden, and which are shown not to be; and the worst of them."""
+class JudgedDays:
+    """What a table hides of what people did.
+
+    Attributes
+    ----------
+    covers : (cells,) the largest move that each hides
+    beyond, exposed : (days,) which are not hidden, and which are shown not to be
+    day, upper, lower, estimate : the worst day, and its bounds; -1 where nobody moved anything
+    """
 
     covers: FloatArray
     beyond: BoolArray
     exposed: BoolArray
-    worst: _Worst
+    day: int
+    upper: float
+    lower: float
+    estimate: float
 
 
 def _rungs(moves: FloatArray) -> FloatArray:
@@ -596,20 +573,10 @@ def _first_of_alike(cell: IntArray, move: FloatArray, ratio: FloatArray, far_off
     return np.asarray(order[np.sort(first)][:_ASKED])
 
 
-def hiding_of_table(risk: TableRisk, noise: NoiseGiven = 0.0) -> TableHiding:
+def table_cover_of(risk: TableRisk, noise: NoiseGiven = 0.0) -> TableCover:
     """The table with this noise, kept with the risk: a verdict, its bounds and a chart ask the same."""
     kernels = kernels_of(noise, risk.fit.cells)
-    return risk.remembered(("hiding", kernels), lambda: TableHiding(risk, kernels))
-
-
-def table_upper(risk: TableRisk, kernels: Kernels, epsilon: float, delta: float, presence: str) -> float:
-    """Upper bound of the table with noise: of the worst day, or in a random database alone."""
-    hiding = TableHiding(risk, kernels if any(kernel is not None for kernel in kernels) else None)
-    if presence == "both":  # no pair of a random database is above the worst day, by convexity
-        return hiding.judge(epsilon, delta, 0.95).worst.upper
-    from empriv.validate.bounds.table_bounds import uppers  # which is made of days
-
-    return float(uppers(hiding, np.array([epsilon]), 0.95).max(initial=0.0))
+    return risk.remembered(("hiding", kernels), lambda: TableCover(risk, kernels))
 
 
 def days_of(risk: TableRisk) -> PersonDays:

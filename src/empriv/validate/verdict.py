@@ -22,10 +22,9 @@ from empriv.judge.upper import LEAST_DATABASES
 from empriv.measuring.any_risk import AnyRisk
 from empriv.measuring.series import RepeatedRisk
 from empriv.measuring.tables import TableRisk
-from empriv.validate.bounds import Bounds, bounds, upper_total_risk
-from empriv.validate.bounds.line_bounds import floor
+from empriv.validate.bounds import Bounds, bounds, floor, upper_total_risk
 from empriv.validate.checks import checks
-from empriv.validate.covering import covered, covers, hiding_of, parts_of
+from empriv.validate.covers import covered, has_cover, line_cover_of, parts_of
 from empriv.words.decision import DAY, RANDOM, Covered, JudgedTarget
 from empriv.words.message import Message
 from empriv.words.sentences import databases, number, percent, quantity
@@ -164,7 +163,7 @@ def verdict(
         targets.append(JudgedTarget("total_risk", total_risk, bounded.lower, risk.total_risk(epsilon), most))
     if presence == "both" and delta is not None:
         once = risk.single if isinstance(risk, RepeatedRisk) else risk
-        if covers(once):
+        if has_cover(once):
             # one of several publications is of the day on which a person did most; what all tell is of days already
             judged = covered(once, epsilon, delta, noise=noise, level=level)
             targets.append(JudgedTarget("delta", delta, judged.lower, judged.estimate, judged.upper, where=DAY))
@@ -179,15 +178,15 @@ def verdict(
 
 def on_the_day(risk: AnyRisk, epsilon: float, level: float) -> tuple[float, float]:
     """Estimate and U of the largest move on the day that a person made it; 0 for kinds that have no such figure."""
-    if not covers(risk):
+    if not has_cover(risk):
         return 0.0, 0.0
     if isinstance(risk, TableRisk) or risk.postprocessed_from is not None:
         judged = covered(risk, epsilon, _USUAL_DELTA, level=level)
         return judged.estimate, judged.upper
-    parts = [hiding_of(part, None) for part in parts_of(risk)]
+    lines = [line_cover_of(part, None) for part in parts_of(risk)]
     return (
-        max(hiding.estimate(hiding.most, epsilon) for hiding in parts),
-        max(hiding.upper(hiding.most, epsilon, level) for hiding in parts),
+        max(line.estimate(line.most, epsilon) for line in lines),
+        max(line.upper(line.most, epsilon, level) for line in lines),
     )
 
 
@@ -204,7 +203,8 @@ def _judged(
 ) -> Verdict:
     errors = [check for check in made if check.severity == "error"]
     by_bound, bound_reasons = _by_bound(targets, errors, level)
-    by_estimate, estimate_reasons = _by_estimate([target for target in targets if target.where == RANDOM], errors)
+    at_random = tuple(target for target in targets if target.where == RANDOM)
+    by_estimate, estimate_reasons = _by_estimate(at_random, errors, level)
     missing = by_bound == UNRESOLVED and any(target.upper > target.limit for target in targets)
     enough = all(check.code == "databases" for check in errors)
     out = Verdict(by_bound if basis == "bound" else by_estimate)
@@ -216,7 +216,7 @@ def _judged(
     out.messages = (*ordered, *messages)
     out.databases_needed = _needed(targets, risk.results.n_databases, level) if missing and enough else None
     out.unresolved_by_bound, out.presence, out.day = missing, presence, day
-    out.targets, out.judged = tuple(target for target in targets if target.where == RANDOM), tuple(targets)
+    out.targets, out.judged = at_random, tuple(targets)
     out.level, out.epsilon, out.checks = level, epsilon, tuple(made)
     return out
 
@@ -228,20 +228,20 @@ def _by_bound(targets: Sequence[JudgedTarget], errors: Sequence[Message], level:
     met: list[Message] = []
     for target in targets:
         if target.lower > target.limit:
-            broken.append(_shown_broken(target, level))
+            broken.append(_reason("lower-bound", target, level))
         elif target.upper > target.limit:
             if target.estimate > target.limit:
-                open_.append(_estimate_alone(target))
-            open_.append(_upper_held(target, level))
+                open_.append(_reason("estimate-alone", target, level))
+            open_.append(_reason("bound", target, level))
         else:
-            met.append(_upper_held(target, level))
+            met.append(_reason("bound", target, level))
     if broken:
         return FAIL, [*broken, *open_, *met, *errors]
     return (UNRESOLVED if open_ or errors else PASS), [*open_, *errors, *met]
 
 
-def _by_estimate(targets: Sequence[JudgedTarget], errors: Sequence[Message]) -> tuple[str, list[Message]]:
-    reasons = [_estimate_held(target) for target in targets]
+def _by_estimate(targets: Sequence[JudgedTarget], errors: Sequence[Message], level: float) -> tuple[str, list[Message]]:
+    reasons = [_reason("estimate", target, level) for target in targets]
     if any(target.estimate > target.limit for target in targets):
         return FAIL, reasons
     # The estimate holds exact leaks already, and is defined for any number of databases; it assumes i.i.d. databases.
@@ -249,41 +249,30 @@ def _by_estimate(targets: Sequence[JudgedTarget], errors: Sequence[Message]) -> 
     return (UNRESOLVED if dependent else PASS), [*reasons, *dependent]
 
 
-def _named(target: JudgedTarget) -> str:
-    return target.name.replace("_", " ") + (" on the day that a person was in" if target.where else "")
+def _reason(code: str, target: JudgedTarget, level: float) -> Message:
+    """What a figure says of a target."""
+    name, limit, sure = target.name.replace("_", " "), number(target.limit), percent(level)
+    if target.where:
+        name += " on the day that a person was in"
 
+    def held(value: float) -> str:
+        return f"{number(value)}, {'meets' if value <= target.limit else 'exceeds'} the target of {limit}"
 
-def _upper_held(target: JudgedTarget, level: float) -> Message:
-    name, value, limit = _named(target), target.upper, number(target.limit)
-    if value >= 1:
-        said = f"There is no upper bound on {name}, so nothing says that it is at most {limit}."
-    else:
-        relation = "meets" if value <= target.limit else "exceeds"
-        said = f"The upper bound on {name} ({percent(level)}), {number(value)}, {relation} the target of {limit}."
-    return Message("bound", said, numbers={"name": target.name})
-
-
-def _shown_broken(target: JudgedTarget, level: float) -> Message:
-    said = (
-        f"The lower bound on {_named(target)} ({percent(level)}), {number(target.lower)}, is above the target of "
-        f"{number(target.limit)}: the loss is demonstrated."
-    )
-    return Message("lower-bound", said, numbers={"name": target.name})
-
-
-def _estimate_held(target: JudgedTarget) -> Message:
-    relation = "meets" if target.estimate <= target.limit else "exceeds"
-    name, value = _named(target), number(target.estimate)
-    said = f"The estimated {name}, {value}, {relation} the target of {number(target.limit)}."
-    return Message("estimate", said, numbers={"name": target.name})
-
-
-def _estimate_alone(target: JudgedTarget) -> Message:
-    said = (
-        f"The estimated {_named(target)}, {number(target.estimate)}, exceeds the target of {number(target.limit)}, but "
-        "the bounds cannot tell."
-    )
-    return Message("estimate-alone", said, numbers={"name": target.name})
+    match code:
+        case "lower-bound":
+            low = number(target.lower)
+            said = (
+                f"The lower bound on {name} ({sure}), {low}, is above the target of {limit}: the loss is demonstrated."
+            )
+        case "bound" if target.upper >= 1:
+            said = f"There is no upper bound on {name}, so nothing says that it is at most {limit}."
+        case "bound":
+            said = f"The upper bound on {name} ({sure}), {held(target.upper)}."
+        case "estimate":
+            said = f"The estimated {name}, {held(target.estimate)}."
+        case _:
+            said = f"The estimated {name}, {held(target.estimate)}, but the bounds cannot tell."
+    return Message(code, said, numbers={"name": target.name})
 
 
 def _of_the_day(day: Covered, epsilon: float, delta: float) -> Message:

@@ -60,19 +60,11 @@ class Model(Protocol):
 
 @runtime_checkable
 class Density(Protocol):
-    """A recipe for a density. It may be a `LiteralDensity` too."""
+    """A recipe for a density. An attribute ``literal`` that is true says that it is exactly as stated: then atoms of
+    numbers are not looked for."""
 
     def fit(self, points: FloatArray, databases: IntArray) -> Model:
         """The model of these points; ``databases`` says which points are draws of the same database."""
-
-
-@runtime_checkable
-class LiteralDensity(Density, Protocol):
-    """A recipe that may be meant literally: then atoms of numbers are not looked for."""
-
-    @property
-    def literal(self) -> bool:
-        """Whether the density is exactly as stated."""
 
 
 def density_or_default(density: Any) -> Density:
@@ -85,7 +77,7 @@ def density_or_default(density: Any) -> Density:
 
 def is_literal(density: Density) -> bool:
     """Whether a density is meant literally; one that does not say is not."""
-    return isinstance(density, LiteralDensity) and bool(density.literal)
+    return bool(getattr(density, "literal", False))
 
 
 @dataclass(frozen=True, eq=False)
@@ -375,14 +367,12 @@ class BestOf:
         name = f"{model.name}, best of {len(scores)}"
         if isinstance(model, Mixture):
             return replace(model, name=name, scores=scores, rule="")  # chosen among others, not by its rule alone
-        if isinstance(model, Differences):
-            return replace(model, name=name, scores=scores)
         return Chosen(model, name, scores)
 
 
 @dataclass(frozen=True, eq=False)
 class Chosen:
-    """A user's own model that `BestOf` chose, with the scores of all candidates."""
+    """A model other than a mixture that `BestOf` chose, with the scores of all candidates."""
 
     model: Model
     name: str

@@ -22,7 +22,6 @@ FOLDS = 10
 
 _BLOCK = 100_000  # kernel values held at once: they stay in the processor's cache
 _ROWS = 8  # whose likelihoods are held at once
-_LAPLACE = KERNELS["laplace"]
 
 
 @dataclass(frozen=True)
@@ -152,9 +151,8 @@ def laplace_bandwidths(x: FloatArray) -> tuple[FloatArray, FloatArray]:
 def _laplace_bandwidths(x: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Of sorted rows."""
     rows, n = x.shape
-    widest = _LAPLACE.canonical * 1.06 * n**-0.2 * spreads(x)
-    multiples = np.geomspace(0.02, 1.0, GRID)
-    h = np.where(widest > 0, widest, 1.0)[:, None] * multiples
+    widest = KERNELS["laplace"].canonical * 1.06 * n**-0.2 * spreads(x)
+    h = np.where(widest > 0, widest, 1.0)[:, None] * np.geomspace(0.02, 1.0, GRID)
     values, counts, run = _distinct(x)
     score = np.log(np.maximum(_others(values, counts, h), 1e-300) / h)  # (n, rows, bandwidths)
     weight = counts[:, :, None]

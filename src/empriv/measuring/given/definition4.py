@@ -7,7 +7,7 @@ worst of them counts: for figures, bounds and verdicts alike.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -105,8 +105,13 @@ _NOT_GIVEN = Message(
 def measure_buckets(results: Results, given: Buckets, known: Any, density: Density) -> WorstRisk:
     """The risk to a reader who knows in which bucket each database is; ``known`` are the values of ``given.g``."""
     n = results.n_databases
-    columns = _columns([given.g] if known is None else known, n)
-    labels, names = bucket_labels(columns, n, given.count)
+    values = given.g if known is None else known[0]
+    if isinstance(values, str) or callable(values):
+        raise InputError("`known` must hold what is known of each database: SQL and functions are collected first.")
+    column = np.asarray(values)
+    if column.shape != (n,):
+        raise InputError(f"`known` must hold one value for each of {n} databases, got shape {column.shape}.")
+    labels, names = bucket_labels(column, given.count)
     sizes = np.bincount(labels, minlength=len(names))
     enough = np.flatnonzero(sizes >= LEAST_BUCKET)
     if not len(enough):
@@ -121,7 +126,7 @@ def measure_buckets(results: Results, given: Buckets, known: Any, density: Densi
         parts=tuple(_plain(results.on_databases(np.flatnonzero(labels == bucket)), density) for bucket in enough),
         names=tuple(names[bucket] for bucket in enough),
         left_out=int(np.delete(sizes, enough).sum()),
-        known=tuple(columns),
+        known=(column,),
     )
 
 
@@ -216,59 +221,32 @@ def _checked(contributions: Any, count: int, n: int) -> FloatArray:
     return array
 
 
-def bucket_labels(columns: Sequence[npt.NDArray[Any]], n: int, count: int | None) -> tuple[IntArray, tuple[str, ...]]:
+def bucket_labels(column: npt.NDArray[Any], count: int | None) -> tuple[IntArray, tuple[str, ...]]:
     """Bucket of each database, and the name of each bucket.
 
     Labels (text, booleans, and whole numbers if no count is given) make a bucket each; other numbers are cut at
-    quantiles, ties together; NULL and NaN are a bucket of their own. Several quantities make a bucket of each
-    combination.
+    quantiles, ties together; NULL and NaN are a bucket of their own.
     """
-    total = max(1, min(_MOST_BUCKETS, n // _EACH_BUCKET)) if count is None else count
-    each = total if len(columns) == 1 else max(2, int(total ** (1 / len(columns)) + 1e-9))
-    codes, names = np.zeros(n, np.int64), [""]
-    for column in columns:
-        own, titles = _one_column(column, each, explicit=count is not None)
-        codes = codes * len(titles) + own
-        names = [f"{one} and {other}".removeprefix(" and ") for one in names for other in titles]
+    kind, listed = column.dtype.kind, column.tolist()
+    missing = np.array([one is None or one != one for one in listed], bool)
+    if kind in "USOb" or (kind in "iu" and count is None):
+        texts = np.array(["" if gone else str(one) for one, gone in zip(listed, missing, strict=True)])
+        labels, place = np.unique(texts[~missing], return_inverse=True)
+        total, name = len(labels), "label {}"
+    elif kind in "iuf":
+        total = max(1, min(_MOST_BUCKETS, len(column) // _EACH_BUCKET)) if count is None else count
+        name = f"bucket {{}} of {total}"
+        present = column[~missing].astype(np.float64)
+        distinct = np.unique(present)
+        if len(distinct) <= total:
+            place = np.searchsorted(distinct, present)
+        else:
+            edges = np.sort(present)[[round(len(present) * part / total) for part in range(1, total)]]
+            place = np.searchsorted(edges, present, side="right")
+    else:
+        raise InputError(f"`known` must hold numbers or labels, got an array of {column.dtype}.")
+    codes = np.full(len(column), total, np.int64)
+    codes[~missing] = place
+    names = [*(name.format(rank + 1) for rank in range(total)), "NULL"]
     used, codes = np.unique(codes, return_inverse=True)
     return codes, tuple(names[code] for code in used)
-
-
-def _columns(known: Sequence[Any], n: int) -> list[npt.NDArray[Any]]:
-    """Each known quantity as arrays of n; a list of arrays, or the columns of one, are several."""
-    if any(isinstance(one, str) or callable(one) for one in known):
-        raise InputError("`known` must hold what is known of each database: SQL and functions are collected first.")
-    columns: list[npt.NDArray[Any]] = []
-    for one in known:
-        listed = isinstance(one, list | tuple) and len(one) > 0 and all(np.ndim(part) == 1 for part in one)
-        arrays = [np.asarray(part) for part in one] if listed else [np.asarray(one)]
-        columns += list(arrays[0].T) if len(arrays) == 1 and arrays[0].ndim == 2 else arrays
-    shape = next((column.shape for column in columns if column.shape != (n,)), None)
-    if shape is not None:
-        raise InputError(f"`known` must hold one value for each of {n} databases, got shape {shape}.")
-    return columns
-
-
-def _one_column(column: npt.NDArray[Any], count: int, *, explicit: bool) -> tuple[IntArray, list[str]]:
-    kind = column.dtype.kind
-    if kind in "USOb" or (kind in "iu" and not explicit):
-        missing = np.array([one is None or one != one for one in column.tolist()])
-        texts = np.array(["" if gone else str(one) for one, gone in zip(column.tolist(), missing, strict=True)])
-        labels, inverse = np.unique(texts[~missing], return_inverse=True)
-        codes = np.full(len(column), len(labels), np.int64)
-        codes[~missing] = inverse
-        return codes, [*(f"label {rank + 1}" for rank in range(len(labels))), "NULL"]
-    if kind not in "iuf":
-        raise InputError(f"`known` must hold numbers or labels, got an array of {column.dtype}.")
-    values = column.astype(np.float64)
-    missing = np.isnan(values)
-    present = values[~missing]
-    codes = np.full(len(values), count, np.int64)
-    if len(present):
-        distinct = np.unique(present)
-        if len(distinct) <= count:
-            codes[~missing] = np.searchsorted(distinct, present)
-        else:
-            edges = np.sort(present)[[round(len(present) * part / count) for part in range(1, count)]]
-            codes[~missing] = np.searchsorted(edges, present, side="right")
-    return codes, [*(f"bucket {rank + 1} of {count}" for rank in range(count)), "NULL"]

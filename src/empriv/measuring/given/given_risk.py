@@ -14,7 +14,7 @@ the tests are silent is weak evidence all the same.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -61,14 +61,10 @@ class Step:
     ----------
     name : "nothing", "logarithm", "calendar", "previous", "lags" or "spread"
     p : of the i.i.d. tests on the residuals
-    statistic : the strongest departure
-    bends : whether the trend is counted as known with its square and cube
     """
 
     name: str
     p: float
-    statistic: str
-    bends: bool = False
 
 
 def choose(
@@ -77,7 +73,6 @@ def choose(
     times: Times | None,
     *,
     positive: bool = True,
-    taken: Sequence[Step] = (),
 ) -> tuple[Residuals, tuple[Step, ...]]:
     """The residuals that were chosen, and the steps that were taken.
 
@@ -87,17 +82,14 @@ def choose(
     terms : what is known in any case
     times : when the databases were; None if they have no order: then only the logarithm is tried
     positive : whether results without people who are not listed are all positive
-    taken : the steps of an audit that was saved. The last is taken again with its tests, and those after it if these
-        object; those before it are not, so that what a file says can add to what is known and never takes from it
     """
-    bent = bool(taken) and taken[-1].bends and taken[-1].name not in _UNDATED
-    everything = calendar_terms(times, bends=bent) if times is not None else []
+    everything = [] if times is None else calendar_terms(times)
     order = None if times is None else times.order
     positive = positive and all_positive(results)
     y = results.q.reshape(results.n_databases, -1).mean(axis=1) if positive else np.zeros(0)
-    steps = list(taken[:-1])
+    steps: list[Step] = []
     chosen: Residuals | None = None
-    for name in remaining(_STEPS, taken):
+    for name in _STEPS:
         dated = name not in _UNDATED
         known = [*terms, *everything] if dated else list(terms)
         logarithm = name != "nothing" and positive and prefers_logarithm(y, known)
@@ -117,30 +109,19 @@ def choose(
                 raise
             break  # too few databases for more
         chosen = residuals
-        p, statistic = objection(residuals, times)
+        p = objection(residuals, times)
         if not dated and everything:
             p = min(p, calendar_p(residuals, everything, times))
-        steps.append(Step(name, p, statistic, bends=dated and bends(everything)))
+        steps.append(Step(name, p))
         if p > SILENT:
             break
-    if chosen is None:  # a file says that a step was taken which these results do not take
-        return choose(results, terms, times, positive=positive)
+    assert chosen is not None  # nothing is always tried
     return chosen, tuple(steps)
 
 
-def remaining(names: Sequence[str], taken: Sequence[Step]) -> Sequence[str]:
-    """The steps from the last that was taken on; all of them if none was."""
-    places = [names.index(step.name) for step in taken]
-    if places != sorted(set(places)) or any(step.p > SILENT for step in taken[:-1]):
-        raise ValueError("steps")
-    return names[places[-1] :] if places else names
-
-
-def objection(residuals: Residuals, times: Times | None) -> tuple[float, str]:
-    """p of the i.i.d. tests on the residuals, and the strongest departure; 1 where there is no order, or too little."""
-    if times is None or len(residuals.numbers) < FEWEST:
-        return 1.0, ""
-    return residuals.in_order.p, residuals.in_order.statistic
+def objection(residuals: Residuals, times: Times | None) -> float:
+    """p of the i.i.d. tests on the residuals; 1 where there is no order, or too little."""
+    return 1.0 if times is None or len(residuals.numbers) < FEWEST else residuals.in_order.p
 
 
 def bends(terms: Sequence[Term]) -> bool:
@@ -286,7 +267,6 @@ def measure_given(
     *,
     density: Density | None = None,
     positive: bool = True,
-    taken: Sequence[Step] = (),
 ) -> GivenRisk:
     """The risk given what is known.
 
@@ -296,7 +276,7 @@ def measure_given(
     given : what is known
     known : the values of its quantities, where these are SQL or functions
     density : how densities are estimated
-    positive, taken : as for `choose`
+    positive : as for `choose`
     """
     if results.components is not None:
         raise InputError(
@@ -317,7 +297,7 @@ def measure_given(
         times = required_times(results, "previous")
     order = None if times is None else times.order
     if given.auto:
-        residuals, steps = choose(results, terms, times, positive=positive, taken=taken)
+        residuals, steps = choose(results, terms, times, positive=positive)
     else:
         residuals = regress_out(results, terms, order=order, previous=given.previous)
     risk = _given(residuals, given, steps, recipe, quantities, results)
@@ -429,9 +409,9 @@ def values_from_parts(facts: Mapping[str, Any], arrays: Mapping[str, npt.NDArray
 
 
 def given_to_parts(
-    given: Given, terms: Sequence[Term], steps: Sequence[Step], *, logarithm: bool
+    given: Given, terms: Sequence[Term], *, logarithm: bool
 ) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-    """What is known, and how much was chosen of it, as facts and arrays of a file."""
+    """What is known as facts and arrays of a file. How much was chosen of it is not held: loading chooses again."""
     labels, arrays = values_to_parts([np.asarray(term.values) for term in terms])
     facts = {
         "kind": "given",
@@ -439,40 +419,26 @@ def given_to_parts(
         "knows": [term.name for term in terms],
         "labels": labels,
         "log_taken": logarithm,
-        "steps": [asdict(step) for step in steps],
     }
     return facts, arrays
 
 
-def given_from_parts(facts: Mapping[str, Any]) -> tuple[Given, list[Step]]:
-    """What is known, and the steps that were taken; invalid facts raise KeyError, TypeError or ValueError."""
+def given_from_parts(facts: Mapping[str, Any]) -> Given:
+    """What is known; invalid facts raise KeyError, TypeError or ValueError."""
     if facts["kind"] != "given":
         raise ValueError("kind of knowledge")
-    given = Given.of_words([str(word) for word in facts["words"]], [str(name) for name in facts["knows"]])
-    return given, [_step(step) for step in facts.get("steps", ())]
-
-
-def _step(facts: Mapping[str, Any]) -> Step:
-    step = Step(str(facts["name"]), float(facts["p"]), str(facts["statistic"]), facts["bends"] is True)
-    if not 0 <= step.p <= 1:
-        raise ValueError("p")
-    return step
+    return Given.of_words([str(word) for word in facts["words"]], [str(name) for name in facts["knows"]])
 
 
 def risk_to_parts(risk: GivenRisk) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
     """Those of the risk of one number."""
-    return given_to_parts(risk.given, risk.quantities, risk.steps, logarithm=risk.residuals.logarithm)
+    return given_to_parts(risk.given, risk.quantities, logarithm=risk.residuals.logarithm)
 
 
 def risk_from_parts(
     facts: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]], results: Results, density: Density,
     *, positive: bool = True,
 ) -> GivenRisk:  # fmt: skip
-    """The risk of one number given the same, measured anew; ``positive`` as for `choose`.
-
-    The last step that was taken is taken again with its tests, so that a file can add to what is known, and never take
-    from it.
-    """
-    given, taken = given_from_parts(facts)
+    """The risk of one number given the same, measured anew; ``positive`` as for `choose`."""
     values = values_from_parts(facts, arrays)
-    return measure_given(results, given, values, density=density, positive=positive, taken=taken)
+    return measure_given(results, given_from_parts(facts), values, density=density, positive=positive)

@@ -104,8 +104,7 @@ class Buckets:
 
     Parameters
     ----------
-    g : SQL, a function of the rows, an array, or a list of these; labels (text, booleans, whole numbers) make a bucket
-        each
+    g : SQL, a function of the rows, or an array; labels (text, booleans, whole numbers) make a bucket each
     count : number of quantile buckets; default floor(n / 50), at least 1 and at most 5
 
     Examples
@@ -122,17 +121,6 @@ class Buckets:
     def __post_init__(self) -> None:
         if self.count is not None and (isinstance(self.count, bool) or self.count < 1):
             raise InputError(f"`count` must be at least 1, got {self.count}.")
-
-    @property
-    def quantities(self) -> tuple[Any, ...]:
-        """The quantities, one by one; arrays are one."""
-        several = isinstance(self.g, list | tuple) and any(isinstance(one, str) or callable(one) for one in self.g)
-        return tuple(self.g) if several else (self.g,)
-
-    @property
-    def names(self) -> list[str]:
-        """What they are called."""
-        return [quantity_name(quantity) or VALUES_GIVEN for quantity in self.quantities]
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,15 +178,15 @@ def as_said(known: Any) -> Said:
     listed = [one for one in listed if not (isinstance(one, str) and one == UNORDERED)] or [AUTO]
     buckets = [one.removeprefix(BUCKETS) for one in listed if isinstance(one, str) and one.startswith(BUCKETS)]
     alone = [one for one in listed if isinstance(one, str) and one in (NOTHING, OWN)]
-    if (alone and len(listed) > 1) or (buckets and len(buckets) < len(listed)):
+    if (alone or buckets) and len(listed) > 1:
         name = alone[0] if alone else BUCKETS.removesuffix(":")
         raise InputError(f"`known` must be {name} alone, got more beside it.")
     if alone:
         return Said(None if alone == [NOTHING] else OwnContribution(), ordered)
     if buckets:
-        if not all(text.strip() for text in buckets):
+        if not buckets[0].strip():
             raise InputError('`known` must name a statistic after "buckets:", got none. Hint: "buckets:count(*)".')
-        return Said(Buckets(buckets[0] if len(buckets) == 1 else buckets), ordered)
+        return Said(Buckets(buckets[0]), ordered)
     return Said(Given(*listed), ordered)
 
 

@@ -164,11 +164,13 @@ def digit_steps(pairs: Pairs) -> tuple[tuple[int, float], ...]:
         without = pairs.dense(some)
         strength = np.where(at, np.maximum(shared, own), 0.0)
         for steps, members in _alike(strength, tried.steps):
-            told = np.stack([_told(classes(pairs.points, without[members], s, pairs.draws)) for s in steps])
-            best = told.argmax(axis=0)
+            differences = np.stack(
+                [_class_difference(classes(pairs.points, without[members], s, pairs.draws)) for s in steps]
+            )
+            best = differences.argmax(axis=0)
             individuals += [
                 (int(some[row]), float(steps[place]))
-                for row, place, most in zip(members, best, told.max(axis=0), strict=True)
+                for row, place, most in zip(members, best, differences.max(axis=0), strict=True)
                 if most > 0
             ]
     return tuple(sorted(individuals))
@@ -229,7 +231,7 @@ def _shares(found: Classes) -> FloatArray:
     return np.stack([(found == code).mean(axis=2) for code in (1, 2)], axis=2)
 
 
-def _told(found: Classes) -> FloatArray:
+def _class_difference(found: Classes) -> FloatArray:
     """(rows,) by how much the shares of both classes differ with everyone and without each."""
     shares = _shares(found)
     return np.asarray(np.abs(shares[:, 0] - shares[:, 1]).sum(axis=1))

@@ -1,12 +1,11 @@
 """Cells of two densities of any kernel, any bandwidths, or of a model of one's own: roots first, then distributions.
 
-Of two mixtures ``p(x) = sum_j w_j k((x - q_j)/h_j)/h_j`` and p_i, the line is cut at nodes (`Kernel.nodes`, and every
-kink). The log ratio of both and its slope are taken there, and a cell in which the slope changes sign is cut again at
-the turning point. What remains is monotone, as `hockeystick` wants it: masses are differences of distribution
-functions, without quadrature, and where an epsilon crosses a cell, the root is polished. An error x in a root costs x²,
-since the integrand vanishes there (docs/method.md, "Any kernel, any bandwidths").
-
-`ModelCells` does the same for one individual by a model's own functions: slower, and as good as its nodes.
+Of two densities p and p_i, such as mixtures ``p(x) = sum_j w_j k((x - q_j)/h_j)/h_j``, the line is cut at nodes
+(`Kernel.nodes`, and every kink; those of the model). The log ratio of both and its slope are taken there, and a cell in
+which the slope changes sign is cut again at the turning point. What remains is monotone, as `hockeystick` wants it:
+masses are differences of distribution functions, without quadrature, and where an epsilon crosses a cell, the root is
+polished. An error x in a root costs x², since the integrand vanishes there (docs/method.md, "Any kernel, any
+bandwidths"). A `Side` gives density, slope and distribution of mixtures, a `ModelSide` those of a model.
 """
 
 from __future__ import annotations
@@ -23,13 +22,11 @@ from empriv.measuring.line.hockeystick import Cells, constant_cells, join
 from empriv.results import FloatArray, IntArray
 
 SLACK = 2e-12  # roundings, roots and tails beyond the kernels' reach, with a wide margin
-MODEL_SLACK = 1e-12  # of a model's own functions
 NEAR = 0.5  # bandwidths: points that move less share the nodes of those with everyone
 _CROWDED = 0.35  # canonical bandwidths: nodes closer than that are thinned
 _CACHED = 80_000  # kernel values evaluated at once: pieces that stay in the processor's cache are three times faster
 _INSET = 1e-7  # at a kink, slopes are taken this part of the cell's width inside it
-_SAMPLES = np.linspace(0.0, 1.0, 12)  # places in a cell of a model, between which its ratio turns once at most
-_GOLDEN = (np.sqrt(5.0) - 1.0) / 2.0
+_STEP = 1e-5  # of a cell's width: to either side of where a model's slope is taken
 
 # What is known at the end of a cell, as rows of an array: the place, log(p/p_i), its slope, and of both sides the
 # distribution, density and its slope
@@ -76,8 +73,63 @@ class Side:
             return np.asarray(values[0])
         return np.asarray(values[row].reshape(len(row), *(1,) * (ndim - 1), values.shape[1]))
 
-    def mirrored(self) -> Side:
-        return replace(self, points=-self.points)
+    def tails(self, first: FloatArray, last: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Mass of each row before its first place and after its last."""
+        every, mirrored = np.arange(len(first)), replace(self, points=-self.points)
+        return self.distribution(first, every), mirrored.distribution(-last, every)
+
+    def tail(self, direction: int) -> tuple[FloatArray, ...]:
+        """What decides how a mixture falls far out, most important first; the last is a logarithm of its height.
+
+        Larger means heavier. Earlier entries decide alone (the ratio tends to 0 or infinity), the last one adds up.
+        """
+        present = self.weights > 0
+        points, h = np.where(present, direction * self.points, -np.inf), np.where(present, self.bandwidths, -np.inf)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            if self.kernel.tail == "power":
+                return (np.log((self.weights * self.bandwidths**4).sum(axis=1)),)
+            if self.kernel.tail == "bounded":
+                return np.where(present, points + h, -np.inf).max(axis=1), np.zeros(len(points))
+            widest = h.max(axis=1)
+            leading = np.where(h == widest[:, None], points, -np.inf)
+            outermost = leading.max(axis=1)
+            relative = np.where(np.isfinite(leading), leading - outermost[:, None], -np.inf)
+            if self.kernel.tail == "gaussian":
+                return widest, outermost, np.log((relative == 0).sum(axis=1))
+            height = outermost / widest + np.log(np.exp(relative / widest[:, None]).sum(axis=1))
+            return widest, np.where(np.isnan(height), -np.inf, height)
+
+
+@dataclass(frozen=True, eq=False)
+class ModelSide:
+    """The points of one individual on one side, as a `Side`, by a model's own functions; slopes are differences.
+
+    Beyond the first and the last of the ``nodes`` there is nothing.
+    """
+
+    model: Model
+    points: FloatArray  # (1, N)
+    nodes: FloatArray
+
+    def density(self, x: FloatArray, _row: IntArray) -> tuple[FloatArray, FloatArray]:
+        flat = x.ravel()
+        cell = np.clip(np.searchsorted(self.nodes, flat), 1, len(self.nodes) - 1)
+        low, high = self.nodes[cell - 1], self.nodes[cell]
+        step = np.minimum(_STEP * (high - low), 0.5 * np.minimum(flat - low, high - flat))  # within the cell
+        ends = flat - step, flat + step
+        pdf, before, after = np.split(self.model.pdf(np.concatenate((flat, *ends)), self.points[0]), 3)
+        width = ends[1] - ends[0]
+        slope = np.divide(after - before, width, out=np.zeros_like(flat), where=width > 0)
+        return pdf.reshape(x.shape), slope.reshape(x.shape)
+
+    def distribution(self, x: FloatArray, _row: IntArray) -> FloatArray:
+        return self.model.cdf(x, self.points[0])
+
+    def tails(self, first: FloatArray, last: FloatArray) -> tuple[FloatArray, FloatArray]:
+        return np.zeros_like(first), np.zeros_like(last)
+
+    def tail(self, _direction: int) -> tuple[FloatArray, ...]:
+        return (np.zeros(1),)
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,8 +139,8 @@ class MixtureBlock:
     Distributions, which take most of the time, are known only of the cells that `cells` gives.
     """
 
-    with_all: Side
-    without: Side
+    with_all: Side | ModelSide
+    without: Side | ModelSide
     row: IntArray
     left: FloatArray
     right: FloatArray
@@ -140,13 +192,11 @@ class MixtureBlock:
 
     def _tails(self, direction: int) -> Cells:
         """What lies beyond the nodes, less than 1e-13 of the mass: a cell of constant ratio on either side."""
-        every = np.arange(self.rows)
         size = len(self.row) // self.rows
         first, last = self.left[X].reshape(self.rows, size)[:, 0], self.right[X].reshape(self.rows, size)[:, -1]
         masses = []
         for side in (self.with_all, self.without):
-            tails = side.distribution(first, every), side.mirrored().distribution(-last, every)
-            masses.append(np.stack(np.broadcast_arrays(*tails), axis=1))
+            masses.append(np.stack(side.tails(first, last), axis=1))
         above, below = masses if direction == 0 else masses[::-1]
         return constant_cells(*np.broadcast_arrays(above, below))
 
@@ -222,10 +272,21 @@ class MixtureBlock:
 def mixture_block(kernel: Kernel, bandwidths: FloatArray, points: FloatArray, without: FloatArray) -> MixtureBlock:
     """The block of points with everyone (N,) and without each of some individuals (rows, N)."""
     with_all, side = Side.of(kernel, points[None, :], bandwidths), Side.of(kernel, without, bandwidths)
-    nodes = _nodes(kernel, points, bandwidths, without)
+    return _block(with_all, side, _nodes(kernel, points, bandwidths, without), jumps=bool(kernel.kinks))
+
+
+def model_block(model: Model, points: FloatArray, without: FloatArray) -> MixtureBlock:
+    """The block of one individual's points, (N,) each, by a model's own functions."""
+    nodes = np.union1d(model.nodes(points), model.nodes(without))
+    with_all, side = (ModelSide(model, x[None, :], nodes) for x in (points, without))
+    return _block(with_all, side, nodes[None, :], jumps=True)
+
+
+def _block(with_all: Side | ModelSide, side: Side | ModelSide, nodes: FloatArray, *, jumps: bool) -> MixtureBlock:
+    """Cells between the nodes (rows, nodes) of each individual."""
     rows, size = nodes.shape
     row = np.arange(rows)
-    if kernel.kinks:  # what jumps at the nodes is taken just inside the cells
+    if jumps:  # what jumps at the nodes is taken just inside the cells
         inset = _INSET * (nodes[:, 1:] - nodes[:, :-1])
         left, right = (
             _ratios(with_all, side, nodes[:, :-1] + inset, row),
@@ -285,7 +346,7 @@ def _thinned(kernel: Kernel, points: FloatArray, bandwidths: FloatArray, here: n
     return np.unique(np.concatenate((kept, kinks)))
 
 
-def _once(with_all: Side, nodes: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _once(with_all: Side | ModelSide, nodes: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Density and slope with everyone at the nodes of all rows, who share most of them."""
     places, back = np.unique(nodes, return_inverse=True)
     first = np.zeros(len(places), np.int64)
@@ -295,8 +356,8 @@ def _once(with_all: Side, nodes: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _ratios(
-    with_all: Side,
-    without: Side,
+    with_all: Side | ModelSide,
+    without: Side | ModelSide,
     x: FloatArray,
     row: IntArray,
     known: tuple[FloatArray, FloatArray] | None = None,
@@ -314,12 +375,12 @@ def _ratios(
     return np.concatenate([piece(part) for part in _pieces(with_all, x)], axis=1)
 
 
-def _distribution(side: Side, x: FloatArray, row: IntArray) -> FloatArray:
+def _distribution(side: Side | ModelSide, x: FloatArray, row: IntArray) -> FloatArray:
     """Mass up to each of many places."""
     return np.concatenate([side.distribution(x[part], row[part]) for part in _pieces(side, x)] or [np.zeros(0)])
 
 
-def _pieces(side: Side, x: FloatArray) -> list[slice]:
+def _pieces(side: Side | ModelSide, x: FloatArray) -> list[slice]:
     """Pieces that stay in the processor's cache."""
     step = max(1, _CACHED // max(1, (x[0].size if len(x) else 1) * side.points.shape[1]))
     return [slice(start, start + step) for start in range(0, len(x), step)]
@@ -346,7 +407,7 @@ def _assemble(
 
 
 def _mass(
-    side: Side, row: IntArray, left: FloatArray, right: FloatArray, quantity: int, epsilon: FloatArray
+    side: Side | ModelSide, row: IntArray, left: FloatArray, right: FloatArray, quantity: int, epsilon: FloatArray
 ) -> FloatArray:
     """Mass of the denominator between two ends: a difference of distributions, or, where e^epsilon would make its
     rounding large, quadrature of the density, whose error is relative to it."""
@@ -368,7 +429,12 @@ def _between(left: FloatArray, right: FloatArray, start: FloatArray, stop: Float
 
 
 def _root(
-    with_all: Side, without: Side, row: IntArray, left: FloatArray, right: FloatArray, level: FloatArray
+    with_all: Side | ModelSide,
+    without: Side | ModelSide,
+    row: IntArray,
+    left: FloatArray,
+    right: FloatArray,
+    level: FloatArray,
 ) -> FloatArray:
     """What is known where the log ratio crosses ``level`` in each cell, by Newton's method within the cell."""
     low, high = left[X].copy(), right[X].copy()
@@ -413,9 +479,9 @@ def _weighted(values: FloatArray, weights: FloatArray) -> FloatArray:
     return np.asarray(values @ weights if weights.ndim == 1 else (values * weights).sum(axis=-1))
 
 
-def _tail_limit(with_all: Side, without: Side, direction: int) -> FloatArray:
+def _tail_limit(with_all: Side | ModelSide, without: Side | ModelSide, direction: int) -> FloatArray:
     """Limit of log(p/p_i) far to the left (-1) or right (+1)."""
-    kinds = [_tail(side, direction) for side in (with_all, without)]
+    kinds = [side.tail(direction) for side in (with_all, without)]
     rows = len(without.points)
     out, undecided = np.zeros(rows), np.ones(rows, bool)
     last = len(kinds[0]) - 1
@@ -428,111 +494,3 @@ def _tail_limit(with_all: Side, without: Side, direction: int) -> FloatArray:
         out = np.where(undecided, difference, out)
         undecided = undecided & (difference == 0)
     return out
-
-
-def _tail(side: Side, direction: int) -> tuple[FloatArray, ...]:
-    """What decides how a mixture falls far out, most important first; the last is a logarithm of its height.
-
-    Larger means heavier. Earlier entries decide alone (the ratio tends to 0 or infinity), the last one adds up.
-    """
-    present = side.weights > 0
-    points, h = np.where(present, direction * side.points, -np.inf), np.where(present, side.bandwidths, -np.inf)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        if side.kernel.tail == "power":
-            return (np.log((side.weights * side.bandwidths**4).sum(axis=1)),)
-        if side.kernel.tail == "bounded":
-            return np.where(present, points + h, -np.inf).max(axis=1), np.zeros(len(points))
-        widest = h.max(axis=1)
-        leading = np.where(h == widest[:, None], points, -np.inf)
-        outermost = leading.max(axis=1)
-        relative = np.where(np.isfinite(leading), leading - outermost[:, None], -np.inf)
-        if side.kernel.tail == "gaussian":
-            return widest, outermost, np.log((relative == 0).sum(axis=1))
-        height = outermost / widest + np.log(np.exp(relative / widest[:, None]).sum(axis=1))
-        return widest, np.where(np.isnan(height), -np.inf, height)
-
-
-@dataclass(frozen=True, eq=False)
-class ModelCells:
-    """Cells of one individual: ends, and log ratio just inside them."""
-
-    model: Model
-    points: FloatArray
-    without: FloatArray
-    left: FloatArray
-    right: FloatArray
-    ratio_left: FloatArray
-    ratio_right: FloatArray
-
-    def log_range(self) -> tuple[FloatArray, FloatArray]:
-        ratios = np.concatenate((self.ratio_left, self.ratio_right))
-        return np.array([ratios.min()]), np.array([ratios.max()])
-
-    def cells(self, direction: int, least: float) -> Cells:
-        """Cells where p/p_i (direction 0) or p_i/p (direction 1) exceeds ``least`` somewhere."""
-        sign = 1.0 if direction == 0 else -1.0
-        ends = np.stack((sign * self.ratio_left, sign * self.ratio_right))
-        keep = np.flatnonzero(ends.max(axis=0) > np.log(least))
-        left, right, ends = self.left[keep], self.right[keep], ends[:, keep]
-        numerator, denominator = (self.points, self.without)[:: 1 if direction == 0 else -1]
-
-        def mass(points: FloatArray, a: FloatArray, b: FloatArray) -> FloatArray:
-            return np.maximum(self.model.cdf(b, points) - self.model.cdf(a, points), 0.0)
-
-        def part(index: IntArray, e: FloatArray) -> tuple[FloatArray, FloatArray]:
-            a, b = left[index].copy(), right[index].copy()
-            rising = ends[1, index] > ends[0, index]
-            for _ in range(60):
-                x = 0.5 * (a + b)
-                positive = self.model.pdf(x, numerator) > e * self.model.pdf(x, denominator)
-                go_left = positive == rising
-                a, b = np.where(go_left, a, x), np.where(go_left, x, b)
-            x = 0.5 * (a + b)
-            start, stop = np.where(rising, x, left[index]), np.where(rising, right[index], x)
-            below = mass(denominator, start, stop)
-            return np.maximum(mass(numerator, start, stop) - e * below, 0.0), below
-
-        with np.errstate(over="ignore"):
-            low, high = np.exp(ends.min(axis=0)), np.exp(ends.max(axis=0))
-        above, below = mass(numerator, left, right), mass(denominator, left, right)
-        return Cells(np.zeros(len(keep), np.int64), low, high, above, below, part)
-
-
-def model_cells(model: Model, points: FloatArray, without: FloatArray) -> ModelCells:
-    """The block of one individual's points, (N,) each."""
-    nodes = np.union1d(model.nodes(points), model.nodes(without))
-    left, right = nodes[:-1], nodes[1:]
-    inset = 1e-7 * (right - left)
-    x = (left + inset)[:, None] + (right - left - 2 * inset)[:, None] * _SAMPLES
-    ratio = _model_ratio(model, points, without, x)
-    for sign in (1.0, -1.0):
-        at = np.argmax(sign * ratio, axis=1)
-        turning = np.flatnonzero((at > 0) & (at < len(_SAMPLES) - 1) & np.isfinite(ratio).all(axis=1))
-        turning = turning[np.ptp(ratio[turning], axis=1) > 1e-13]
-        if not len(turning):
-            continue
-        top = _golden_section(model, points, without, x[turning, at[turning] - 1], x[turning, at[turning] + 1], sign)
-        x[turning, at[turning]] = top
-        ratio[turning, at[turning]] = _model_ratio(model, points, without, top)
-    x[:, 0], x[:, -1] = left, right
-    ends = x[:, :-1].ravel(), x[:, 1:].ravel()
-    return ModelCells(model, points, without, *ends, ratio[:, :-1].ravel(), ratio[:, 1:].ravel())
-
-
-def _model_ratio(model: Model, points: FloatArray, without: FloatArray, x: FloatArray) -> FloatArray:
-    flat = x.ravel()
-    p, p_i = model.pdf(flat, points), model.pdf(flat, without)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.log(p / p_i)
-    return np.where((p == 0) & (p_i == 0), 0.0, ratio).reshape(x.shape)
-
-
-def _golden_section(
-    model: Model, points: FloatArray, without: FloatArray, a: FloatArray, b: FloatArray, sign: float
-) -> FloatArray:
-    """Where sign·log(p/p_i) is largest in [a, b], by golden section."""
-    for _ in range(40):
-        x, y = b - _GOLDEN * (b - a), a + _GOLDEN * (b - a)
-        lower = sign * _model_ratio(model, points, without, x) < sign * _model_ratio(model, points, without, y)
-        a, b = np.where(lower, x, a), np.where(lower, b, y)
-    return np.asarray(0.5 * (a + b))

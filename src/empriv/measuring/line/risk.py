@@ -199,7 +199,7 @@ class Risk(AnyRisk):
 class Block:
     """Cells of a block of individuals, atoms included, and what rounding may do to their sums."""
 
-    source: laplace.LaplaceBlock | other_kernels.MixtureBlock | other_kernels.ModelCells | None
+    source: laplace.LaplaceBlock | other_kernels.MixtureBlock | None
     mass: FloatArray
     mass_without: FloatArray
     slack: float
@@ -324,14 +324,13 @@ def _cut(pairs: Pairs, model: Model | None, rows: IntArray) -> Block:
     nothing = not np.isfinite(points).any() and not np.isfinite(without).any()
     if model is None or nothing:
         return Block(None, *masses, slack=1e-15)
-    if not isinstance(model, Mixture):
-        cells = other_kernels.model_cells(model, points, without[0])
-        return Block(cells, *masses, slack=other_kernels.MODEL_SLACK)
-    if closed_form(model):
-        source = laplace.LaplaceBlock(points, without, model.bandwidth)
-        return Block(source, *masses, slack=laplace.slack(points))
-    mixtures = other_kernels.mixture_block(model.kernel, model.bandwidths, points, without)
-    return Block(mixtures, *masses, slack=other_kernels.SLACK)
+    if isinstance(model, Mixture) and closed_form(model):
+        return Block(laplace.LaplaceBlock(points, without, model.bandwidth), *masses, slack=laplace.slack(points))
+    if isinstance(model, Mixture):
+        cells = other_kernels.mixture_block(model.kernel, model.bandwidths, points, without)
+    else:
+        cells = other_kernels.model_block(model, points, without[0])
+    return Block(cells, *masses, slack=other_kernels.SLACK)
 
 
 def _cut_at_step(pairs: Pairs, model: Model | None, row: int, step: float) -> Block:

@@ -32,7 +32,7 @@ MOST_FITTED = 0.9  # parameters in a database: beyond, a ridge
 _RIDGE = 0.5  # parameters in a database that a ridge is worth
 _LEAST_NUMBERS = 30  # databases in which a cell must be a number to be regressed on
 _EACH_WAY = 5  # databases in which a cell must have an answer, and none, for that to be a regressor
-_MOST_COMING = 0.25  # parameters in a database, at most, for cells that come and go
+_MOST_PRESENCE = 0.25  # parameters in a database, at most, for cells that come and go
 CONSTANT = 1e-7  # of the spread: what varies less is constant, but for rounding
 _SPARE = 5  # databases more than parts and what is known: with fewer, cells determine each other by number alone
 
@@ -145,7 +145,8 @@ class TableFit:
     carried : (d,) whether a cell is a number often enough to be measured together with others
     ridge : whether the parameters are too many, so that figures are from below
     saturated : whether cells are so many that they determine each other by number alone
-    coming, left_out : cells whose coming and going is a regressor, and those for which there was no room
+    presence_known, presence_dropped : cells of which it is a regressor whether they have an answer, and those for which
+        the databases do not suffice
     known : names of further regressors
     basis : (N, k) orthonormal, of what is known
     margins : cells that are sums of others, which is what most cells that are not kept are
@@ -162,8 +163,8 @@ class TableFit:
     carried: BoolArray
     ridge: bool
     saturated: bool
-    coming: int
-    left_out: int
+    presence_known: int
+    presence_dropped: int
     known: tuple[str, ...]
     basis: FloatArray
     margins: Margins
@@ -189,6 +190,12 @@ class TableFit:
         """(N, r) ``Y R``: residuals of covariance one."""
         return np.asarray(self.residuals @ self.root)
 
+    @cached_property
+    def leverage(self) -> FloatArray:
+        """(N,) of each database in the regression on everything."""
+        frame = np.linalg.qr(np.concatenate((self.basis, self.residuals / self.residuals.std(axis=0)), axis=1))[0]
+        return np.asarray((frame**2).sum(axis=1))
+
     def sizes(self, influences: FloatArray) -> FloatArray:
         """(...) ``D'K D`` of influences (..., r): the squared distance that two normal tables would be apart."""
         return np.asarray(((influences @ self.root) ** 2).sum(axis=-1))
@@ -213,8 +220,8 @@ def fit_table(results: Results, known: Sequence[Term] = ()) -> TableFit:
     carried = np.asarray(often >= max(1, min(_LEAST_NUMBERS, math.ceil(n / 2))))
     columns = [np.ones((n * draws, 1)), *(np.repeat(term.columns, draws, axis=0) for term in known)]
     margins = margins_of(results, _orthonormal(columns), carried)
-    coming, left_out = _comings(results, often, margins.cells[margins.follows], sum(term.size for term in known) + 1)
-    basis = _orthonormal([*columns, coming])
+    presence, dropped = _presence(results, often, margins.cells[margins.follows], sum(term.size for term in known) + 1)
+    basis = _orthonormal([*columns, presence])
     values = filled(q, numbers)
     spreads = values.std(axis=0)
     varies = spreads > 1e-12 * np.abs(values).max(axis=0, initial=0.0)
@@ -244,8 +251,8 @@ def fit_table(results: Results, known: Sequence[Term] = ()) -> TableFit:
         carried=carried,
         ridge=ridge,
         saturated=bool(len(kept) >= room > 0),
-        coming=coming.shape[1],
-        left_out=left_out,
+        presence_known=presence.shape[1],
+        presence_dropped=dropped,
         known=tuple(term.name for term in known),
         basis=basis,
         margins=margins,
@@ -259,16 +266,16 @@ def filled(q: FloatArray, numbers: BoolArray) -> FloatArray:
     return np.where(numbers, plain, plain.sum(axis=0) / count)
 
 
-def _comings(results: Results, often: IntArray, follow: IntArray, others: int) -> tuple[FloatArray, int]:
+def _presence(results: Results, often: IntArray, follow: IntArray, others: int) -> tuple[FloatArray, int]:
     """(N, k) whether each cell that comes and goes is a number, those about half the time first, while there is room;
-    and how many are left out. Margins that ``follow`` their parts come and go with them, which is nothing new."""
+    and how many are dropped. Margins that ``follow`` their parts come and go with them, which is nothing new."""
     n, d = results.n_databases, results.outcomes.shape[-1]
     present = (results.outcomes == 0).reshape(-1, d)
     comes = np.setdiff1d(np.flatnonzero((often >= _EACH_WAY) & (n - often >= _EACH_WAY)), follow)
     _, first = np.unique(present[:, comes], axis=1, return_index=True)  # cells that come and go together are one
     ranked = comes[np.sort(first)]
     ranked = ranked[np.argsort(np.abs(often[ranked] - n / 2), kind="stable")]
-    room = max(0, int(_MOST_COMING * n) - others)
+    room = max(0, int(_MOST_PRESENCE * n) - others)
     taken = ranked[:room]
     return present[:, taken].astype(float), len(ranked) - len(taken)
 

@@ -140,18 +140,18 @@ def _own_relation(fit: TableFit, influences: Influences, row: int) -> tuple[Floa
     ]
     answers = (results.outcomes == 0).reshape(shape)[..., margins.parts].any(axis=1).sum(axis=0)
     # a cell that is nobody else's is counted alone
-    looked_at = (answers >= min(_LEAST_ANSWERS, n / 2)) & (after != 0).any(axis=(0, 1))
+    answered = (answers >= min(_LEAST_ANSWERS, n / 2)) & (after != 0).any(axis=(0, 1))
     nothing = np.zeros(0), np.zeros(0, np.int64), 0.0
-    if not looked_at.any():
+    if not answered.any():
         return nothing
-    cells = margins.parts[looked_at]
-    own = (before - after)[..., looked_at].reshape(-1, len(cells))
-    scale = np.sqrt((margins.residuals[:, looked_at] ** 2).mean(axis=0))
-    without = (margins.residuals[:, looked_at] - own + margins.basis @ (margins.basis.T @ own)) / scale
+    cells = margins.parts[answered]
+    own = (before - after)[..., answered].reshape(-1, len(cells))
+    scale = np.sqrt((margins.residuals[:, answered] ** 2).mean(axis=0))
+    without = (margins.residuals[:, answered] - own + margins.basis @ (margins.basis.T @ own)) / scale
     axes = np.linalg.svd(without.T, full_matrices=False)[0]
     flat = axes[:, np.abs(without @ axes).max(axis=0) <= CONSTANT]
     inside = np.abs(flat).max(axis=1, initial=0.0) > CONSTANT
-    active = (after[..., looked_at][..., inside] != 0).any(axis=(1, 2)).sum()
+    active = (after[..., answered][..., inside] != 0).any(axis=(1, 2)).sum()
     if not flat.shape[1] or active < inside.sum() + _SPARE:
         return nothing
     off = np.abs((own / scale) @ flat).max(axis=1) > CONSTANT

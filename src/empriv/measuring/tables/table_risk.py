@@ -2,17 +2,20 @@
 
 People touch few cells; what they do not touch is the same with and without them, and so is known. The residual of the
 cells that they do touch is one number in their direction (`fit`), and is measured as one number is: people of one cell
-by `cell_risks`, the others by `multi_cell`. Forgetting cells is post-processing, so nobody's delta_i is below that of
-a cell alone. Exact leaks (`leaks`) are found for any number of cells.
+or one direction as a `DirectionGroup`, the others as `MultiCellPeople` (`directions`). Forgetting cells is
+post-processing, so nobody's delta_i is below that of a cell alone. Exact leaks (`leaks`) are found for any number of
+cells.
+
+A reader may know the calendar, the previous table or other quantities as well: these are further regressors of every
+cell. Of the previous table its main axes are known: as many regressors as cells would leave nothing over.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
@@ -22,15 +25,33 @@ from empriv.base.arguments import probability
 from empriv.base.progress import progress
 from empriv.errors import InputError
 from empriv.measuring.any_risk import AnyRisk, smallest_epsilons
-from empriv.measuring.densities.density import Density, density_or_default
-from empriv.measuring.given.regression import Term
+from empriv.measuring.densities.density import Density, density_or_default, is_literal
+from empriv.measuring.given.calendar import calendar_terms, order_of, required_times
+from empriv.measuring.given.given_risk import FEWEST, SILENT, Step, quantities_of
+from empriv.measuring.given.iid_tests import iid_tests
+from empriv.measuring.given.reader_knowledge import Given
+from empriv.measuring.given.regression import LEAST_RESIDUALS, Term, check_enough, explained_by, number_term
 from empriv.measuring.line.risk import Risk
-from empriv.measuring.tables.cell_risks import EachCell, GivenRest, Line, lines_of
+from empriv.measuring.tables.directions import (
+    MOST_EXPOSED,
+    DirectionGroup,
+    Directions,
+    EachCell,
+    MultiCellPeople,
+    groups_of,
+    hockey_sticks,
+    risk_of_group,
+)
 from empriv.measuring.tables.fit import BoolArray, TableFit, filled, fit_table
 from empriv.measuring.tables.influences import Influences, influences_on
 from empriv.measuring.tables.leaks import Leak, alone_in_cells, table_leaks
-from empriv.measuring.tables.multi_cell import MOST_EXPOSED, Directions, MultiCellPeople, hockey_sticks
 from empriv.results import FloatArray, IntArray, Results
+from empriv.words.message import Message, counted_as_known
+
+_AXES = 5  # of the previous table that are known, at most
+_EACH_AXIS = 20  # databases for each of them
+_SERIES = 8  # axes of residuals that are tested
+_STEPS = ("nothing", "calendar", "previous")
 
 Made = TypeVar("Made")
 
@@ -94,25 +115,23 @@ class TableRisk(AnyRisk):
     postprocessed_from: AnyRisk | None = field(default=None, repr=False, kw_only=True)
 
     def curves(self, epsilons: FloatArray) -> FloatArray:
-        out = self.alone_curves(epsilons)
-        with progress(len(self.lines) + 1, "Measuring cells") as advance:
-            for line, risk in self.along_lines():
-                out[line.rows] = np.maximum(out[line.rows], risk.delta_i(epsilons))
+        out = np.repeat(self.leaked()[:, None], len(epsilons), axis=1)
+        with progress(len(self.touching) + len(self.groups) + 1, "Measuring cells") as advance:
+            for rows, risk, own in self._parts():
+                out[rows] = np.maximum(out[rows], risk.delta_i(epsilons)[own])
                 advance(1)
             several = self.several.rows
             if len(several):
                 out[several] = np.maximum(out[several], self.several.curves(epsilons))
             advance(1)
-        return np.maximum(out, self.leaked()[:, None])
+        return out
 
     def own_epsilon_i(self, delta: float) -> FloatArray:
         """The largest of the parts that `curves` is the largest of; inf where an exact leak alone is more."""
         probability("delta", delta)
         out = np.where(self.leaked() > delta, np.inf, 0.0)
-        for name, rows in self.touching.items():
-            out[rows] = np.maximum(out[rows], self.components[name].epsilon_i(delta)[rows])
-        for line, risk in self.along_lines():
-            out[line.rows] = np.maximum(out[line.rows], risk.epsilon_i(delta))
+        for rows, risk, own in self._parts():
+            out[rows] = np.maximum(out[rows], risk.epsilon_i(delta)[own])
         several = self.several.rows
         if len(several):
 
@@ -128,31 +147,26 @@ class TableRisk(AnyRisk):
         probability("delta", delta)
         if (self.leaked() > delta).any():
             return math.inf
-        alone = (self.components[name].epsilon(delta) for name in self.touching)
-        lines = (risk.epsilon(delta) for _, risk in self.along_lines())
         largest = 0.0
-        for own in chain(alone, lines):
-            largest = max(largest, own)
+        for _, risk, _ in self._parts():
+            largest = max(largest, risk.epsilon(delta))
             if largest == math.inf:  # nobody can need more
                 return largest
         return max(largest, self.several.epsilon(delta))
 
+    def _parts(self) -> Iterator[tuple[IntArray, Risk, Any]]:
+        """People, a risk of one number that holds them, and their positions in it: each cell alone, then groups of one
+        direction given all that they do not touch."""
+        for name, rows in self.touching.items():
+            yield rows, self.each_number[name], rows
+        for group, risk in self.group_risks():
+            yield group.rows, risk, slice(None)
+
     @property
     def each_number(self) -> Mapping[str, Risk]:
-        return self.components
-
-    @cached_property
-    def components(self) -> EachCell:
         """The `Risk` of each cell alone, by name; measured when first asked for."""
         before = None if self.postprocessed_from is None else self.postprocessed_from.each_number
-        return EachCell(self.influences, self.recipe, before or None)  # type: ignore[arg-type]
-
-    def alone_curves(self, epsilons: FloatArray) -> FloatArray:
-        """(individuals, epsilons) the most that a cell alone tells."""
-        out = np.zeros((self.results.n_individuals, len(epsilons)))
-        for name, rows in self.touching.items():
-            out[rows] = np.maximum(out[rows], self.components[name].delta_i(epsilons)[rows])
-        return out
+        return self.remembered("cells", lambda: EachCell(self.influences, self.recipe, before or None))
 
     def leaked(self) -> FloatArray:
         """Share of the databases in which each individual is given away for certain."""
@@ -169,10 +183,10 @@ class TableRisk(AnyRisk):
         """
         grid = np.array([float(epsilon)])
         owners, cells, deltas = [], [], []
-        for line, risk in self.along_lines():
-            if len(line.places) == 1:
-                owners.append(line.rows)
-                cells.append(np.full(len(line.rows), line.places[0]))
+        for group, risk in self.group_risks():
+            if len(group.places) == 1:
+                owners.append(group.rows)
+                cells.append(np.full(len(group.rows), group.places[0]))
                 deltas.append(risk.delta_i(grid)[:, 0])
         for rows, places, directions in self._each_cell_of_several():
             owners.append(rows)
@@ -220,7 +234,7 @@ class TableRisk(AnyRisk):
         return {}
 
     @property
-    def lines(self) -> list[Line]:
+    def groups(self) -> list[DirectionGroup]:
         """People who always change the same cells in the same proportion, together with those who do as they do."""
         return self._grouped[0]
 
@@ -232,9 +246,9 @@ class TableRisk(AnyRisk):
         return MultiCellPeople(self.fit, self.influences, rows[np.argsort(-largest[rows], kind="stable")])
 
     @cached_property
-    def _grouped(self) -> tuple[list[Line], IntArray]:
+    def _grouped(self) -> tuple[list[DirectionGroup], IntArray]:
         exposed = np.argsort(-self._largest_sizes, kind="stable")[:MOST_EXPOSED]
-        return lines_of(self.influences, self.fit, exposed)
+        return groups_of(self.influences, self.fit, exposed)
 
     @cached_property
     def _largest_sizes(self) -> FloatArray:
@@ -252,21 +266,18 @@ class TableRisk(AnyRisk):
         groups = (people[order[ends[cell] : ends[cell + 1]]] for cell in range(len(self.fit.cells)))
         return {name: np.sort(group) for name, group in zip(self.fit.cells, groups, strict=True) if len(group)}
 
-    def along_lines(self) -> Iterator[tuple[Line, Risk]]:
-        """Each line with the risk of its people given all that they do not touch."""
-        for number, line in enumerate(self.lines):
-            yield line, self.remembered(("line", number), partial(self._rest.risk, line))
-
-    @cached_property
-    def _rest(self) -> GivenRest:
-        return GivenRest(self.results, self.influences, self.fit, self.recipe)
+    def group_risks(self) -> Iterator[tuple[DirectionGroup, Risk]]:
+        """Each group with the risk of its people given all that they do not touch."""
+        for number, group in enumerate(self.groups):
+            risk = partial(risk_of_group, group, self.influences, self.fit, self.recipe)
+            yield group, self.remembered(("group", number), risk)
 
     def _each_cell_of_several(self) -> list[tuple[IntArray, IntArray, Directions]]:
         """Each cell of people who touch several, given the cells that they do not touch: its residuals, at
         variance 1, with everyone and without them."""
         out = []
-        on_lines = [line.rows for line in self.lines if len(line.places) > 1]
-        rows = np.concatenate((*on_lines, self.several.rows))
+        grouped = [group.rows for group in self.groups if len(group.places) > 1]
+        rows = np.concatenate((*grouped, self.several.rows))
         for start in range(0, len(rows), 32):
             owners, places, before, after = [], [], [], []
             for row in rows[start : start + 32].tolist():
@@ -290,3 +301,142 @@ class TableRisk(AnyRisk):
         # What can be computed again is not sent along.
         fields = set(self.__dataclass_fields__)
         return {name: value for name, value in super().__getstate__().items() if name in fields}
+
+
+# Given what is known
+
+
+@dataclass(frozen=True, eq=False)
+class GivenTableRisk(TableRisk):
+    """How private a whole table is for every individual, to a reader who knows part of what it is made of.
+
+    Attributes
+    ----------
+    given : what is known
+    quantities : those that were given, on the databases as they were given
+    steps : how much was chosen to count as known, if that was left open
+    whole : the results as they were given, before databases were put in order or left out
+    """
+
+    given: Given = field(repr=False, kw_only=True)
+    quantities: tuple[Term, ...] = field(repr=False, kw_only=True)
+    steps: tuple[Step, ...] = field(repr=False, kw_only=True)
+    whole: Results = field(repr=False, kw_only=True)
+
+    @cached_property
+    def unconditional(self) -> TableRisk:
+        """The risk to a reader who knows nothing but the table."""
+        return measure_table(self.whole, density=self.recipe)
+
+    @property
+    def dropped(self) -> int:
+        """Databases left out because the table before them is not known."""
+        return self.whole.n_databases - self.results.n_databases
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """What was counted as known, in words."""
+        last = self.steps[-1] if self.steps else None
+        return counted_as_known(
+            [term.name for term in self.known], 1 + sum(term.size for term in self.known), self.results.n_databases,
+            chosen=None if last is None else (last.name, last.p), dropped=self.dropped,
+        )  # fmt: skip
+
+
+def measure_given_table(
+    results: Results,
+    given: Given,
+    known: Any = None,
+    *,
+    density: Density | None = None,
+) -> GivenTableRisk:
+    """The risk of a table given what is known; arguments as for `measure_given`."""
+    columns = tuple(given.quantities) if known is None else tuple(known)
+    if any(isinstance(column, str) or callable(column) for column in columns):
+        raise InputError("`known` must hold what is known of each database: SQL and functions are collected first.")
+    recipe = density_or_default(density)
+    quantities = tuple(quantities_of(given, columns, results))
+    times = order_of(results)
+    if given.calendar or given.previous:
+        times = required_times(results, "calendar" if given.calendar else "previous")
+    order = np.arange(results.n_databases) if times is None else times.order
+    dates = [] if times is None else calendar_terms(times)
+    steps: tuple[Step, ...] = ()
+    if given.auto:
+        terms, lags, steps = _choose(results, quantities, dates, order, ordered=times is not None)
+    else:
+        terms = [*quantities, *(dates if given.calendar else [])]
+        lags = tuple(range(1, given.previous + 1))
+    kept, everything = _with_lags(results, terms, lags, order)
+    check_enough(len(kept), 1 + sum(term.size for term in everything))
+    table = measure_table(results.on_databases(kept), density=recipe, known=everything)
+    risk = GivenTableRisk(
+        **{name: getattr(table, name) for name in ("results", "fit", "influences", "leaks", "recipe", "known")},
+        given=given,
+        quantities=quantities,
+        steps=steps,
+        whole=results,
+    )
+    if results.postprocessed_from is None or is_literal(recipe):
+        return risk
+    source = measure_table(results.postprocessed_from.on_databases(kept), density=recipe, known=everything)
+    return replace(risk, postprocessed_from=source)
+
+
+def _with_lags(
+    results: Results, terms: Sequence[Term], lags: Sequence[int], order: IntArray
+) -> tuple[IntArray, list[Term]]:
+    """Databases in time whose previous tables are known, and all that is known of them."""
+    if not lags:
+        return order, [term.on(order) for term in terms]
+    axes = _axes_of(fit_table(results), max(1, min(_AXES, results.n_databases // _EACH_AXIS)))[:, order]
+    first = max(lags)
+    kept = order[first:]
+    known = [term.on(kept) for term in terms]
+    for lag in lags:
+        name = "previous table" if lag == 1 else f"table {lag} before"
+        for number, axis in enumerate(axes, start=1):
+            known.append(number_term(f"{name}, axis {number}", axis[first - lag : len(axis) - lag], lag=lag))
+    return kept, known
+
+
+def _axes_of(fit: TableFit, count: int) -> FloatArray:
+    """(count, n) the main axes of the residuals of a table given what is known alone, averaged over draws; none of a
+    table of which nothing varies."""
+    if not len(fit.kept):
+        return np.zeros((0, fit.n))
+    by_database = fit.residuals.reshape(fit.n, -1, len(fit.kept)).mean(axis=1)
+    scaled = by_database / np.maximum(fit.spreads[fit.kept], 1e-300)
+    return np.asarray(np.linalg.svd(scaled, full_matrices=False)[0][:, :count].T)
+
+
+def _choose(
+    results: Results,
+    quantities: Sequence[Term],
+    dates: Sequence[Term],
+    order: IntArray,
+    *,
+    ordered: bool,
+) -> tuple[list[Term], tuple[int, ...], tuple[Step, ...]]:
+    """As much as it takes until the axes of the residuals look independent and identically distributed."""
+    steps: list[Step] = []
+    terms: list[Term] = list(quantities)
+    lags: tuple[int, ...] = ()
+    for name in _STEPS if ordered else _STEPS[:1]:
+        wanted = [*quantities, *(dates if name != "nothing" else [])]
+        wanted_lags = (1,) if name == "previous" else ()
+        kept, known = _with_lags(results, wanted, wanted_lags, order)
+        if steps and len(kept) < sum(term.size for term in known) + LEAST_RESIDUALS:
+            break  # too few databases for more
+        terms, lags = wanted, wanted_lags
+        axes = _axes_of(fit_table(results.on_databases(kept), known), _SERIES)
+        p = 1.0
+        if ordered and len(kept) >= FEWEST and len(axes):
+            p = iid_tests(np.round(axes, 12)).p
+            if name == "nothing" and dates:  # the i.i.d. tests do not see weekdays
+                on_dates = [term.on(kept) for term in dates]
+                p = min([p, *(len(axes[:3]) * explained_by(axis, on_dates) for axis in axes[:3])])
+        steps.append(Step(name, p))
+        if p > SILENT:
+            break
+    return terms, lags, tuple(steps)

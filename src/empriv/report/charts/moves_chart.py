@@ -18,7 +18,7 @@ from empriv.base.text import shortened
 from empriv.report.charts.chart import BLUE, INK, VERMILION, Chart, Scale, layer, records, spec_of
 from empriv.report.gather import Material
 from empriv.results import FloatArray
-from empriv.validate.covering import has_moves, hiding_of
+from empriv.validate.covers import has_line_cover, line_cover_of
 from empriv.words.sentences import Nouns, amount, percent
 
 if TYPE_CHECKING:
@@ -62,9 +62,9 @@ class MovesDrawn:
 def moved_of(audit: Audit, kernel: NoiseKernel | None = None, day: Covered | None = None) -> MovesDrawn | None:
     """Everybody's moves, with the cover that a verdict found; None for kinds of risk that have no cover."""
     risk = audit.once
-    if not has_moves(risk):
+    if not has_line_cover(risk):
         return None
-    totals = hiding_of(risk, kernel).totals
+    totals = line_cover_of(risk, kernel).totals
     moved = totals.relative
     if day is not None and totals.varies and day.in_residuals > 0:
         return MovesDrawn(moved.values / day.in_residuals, moved.counts, 1.0, "share")
@@ -87,7 +87,7 @@ def _furthest(material: Material) -> str:
     """The name of who moved the answer most, as the page shows it; nothing where nobody is named."""
     if material.names is None:
         return ""
-    largest = hiding_of(material.audit.once, material.kernel).moves.largest
+    largest = line_cover_of(material.audit.once, material.kernel).moves.largest
     furthest = np.flatnonzero(largest == largest.max())
     return shortened(min(str(material.names[int(row)]) for row in furthest), 20)
 

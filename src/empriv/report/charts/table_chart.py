@@ -25,7 +25,7 @@ from empriv.measuring.tables.relations import Relations, relations_of
 from empriv.report.charts.chart import HEAT, INK, LINE, Chart, layer, records, stacked
 from empriv.report.gather import Material
 from empriv.results import Cell, FloatArray, IntArray, Outcome, Results
-from empriv.validate.covering import CoverByCell, cover_by_cell
+from empriv.validate.covers import CoverByCell, cover_by_cell
 from empriv.validate.table_cover import days_of
 from empriv.words.sentences import ALL, amount, cells_in_words, listed, number, quantity
 

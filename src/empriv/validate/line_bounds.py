@@ -11,20 +11,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from empriv.judge import gate, lower, noisy_laws, upper
-from empriv.judge.noise_kernels import NoiseKernel
+from empriv.judge.noise_kernels import NoiseGiven, NoiseKernel, kernel_of
 from empriv.judge.upper import LEAST_DATABASES
 from empriv.measuring.densities.density import is_usual
 from empriv.measuring.given.given_risk import GivenRisk, atom_curves, atoms_apart
 from empriv.measuring.line.atoms import Pairs, share_at_most, split, tie_tolerance
 from empriv.measuring.line.risk import Risk, measure_line
 from empriv.results import FloatArray
+from empriv.validate.bounds import Bounds, bounds_of, make_bounds, no_upper_bound, other_level
 from empriv.words.message import Message
-from empriv.words.sentences import quantity, too_few_for_a_bound
+from empriv.words.sentences import quantity
 
-BoolArray = npt.NDArray[np.bool_]
+_LARGEST = 64  # people among whom the largest estimate with noise is sought, those with the largest bounds
+_HALVINGS = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +35,7 @@ class BoundInputs:
     Attributes
     ----------
     values : the points with every outcome a number
-    marked : the same where atoms stand at +inf, from `measuring.atoms`
+    marked : the same where atoms stand at +inf, from `measuring.line.atoms`
     tolerance : numbers this close are the same number
     refitted : whether the risk was measured with another density
     """
@@ -54,7 +55,7 @@ class BoundInputs:
 
 
 def bound_inputs(risk: Risk) -> BoundInputs:
-    """The ground under a risk."""
+    """The points under the bounds of a risk: of one measured with another density, as by default."""
     same = is_usual(risk.density)
     basis = risk if same else measure_line(risk.results, people=risk.pairs.people)
     results, pairs = basis.results, basis.pairs
@@ -72,32 +73,35 @@ def bound_inputs(risk: Risk) -> BoundInputs:
     )
 
 
-_TOGETHER = 512  # people whose results are laid out at once
-_LOOKED_AT = 64  # people among whom the largest estimate with noise is looked for, those with the largest bounds
-
-
-@dataclass(frozen=True, eq=False)
-class PeopleBounds:
-    """Bounds on delta: (epsilons,), and (individuals, epsilons) for each."""
-
-    lower: FloatArray
-    estimate: FloatArray
-    upper_i: FloatArray
-    assumes: tuple[Message, ...]
-
-
-def line_bounds(
-    risk: Risk, epsilons: FloatArray, level: float, kernel: NoiseKernel | None = None, reach: float | None = None
-) -> PeopleBounds:
+@bounds_of.register(Risk)
+def bounds_of_number(risk: Risk, epsilons: FloatArray, level: float, noise: NoiseGiven = 0.0) -> Bounds:
     """Bounds of a risk as it is, or with noise."""
+    kernel, reach = kernel_of(noise)
     if kernel is not None:
         return _with_noise(added_to(risk), epsilons, level, kernel, reach)
     values, assumes = upper_of_people(risk, epsilons, level, reach)
-    estimate_i = risk.delta_i(epsilons)
     # an estimate made with another density may lie above; a bound below an estimate would only confuse
-    values = np.maximum(values, estimate_i)
-    estimate = estimate_i.max(axis=0, initial=0.0)
-    return PeopleBounds(lower_of_people(risk, epsilons, level), estimate, values, assumes)
+    values = np.maximum(values, risk.delta_i(epsilons))
+    shown = lower_of_people(risk, epsilons, level)
+    return make_bounds(risk, epsilons, level, shown, values, [*assumes, *other_level(level)])
+
+
+_NOT_SMOOTH = Message(
+    "not-smooth",
+    "The answers keep to a pattern that is finer than a smooth distribution, such as whole fives: as it is there is no "
+    "upper bound. Hint: dither, a little noise with which nothing is assumed (empriv noise --dither).",
+    "warning",
+)
+
+
+_OTHER_DENSITY = Message(
+    "other-density", "The bounds do not use the density of the estimate: they are the same for any."
+)
+
+
+_NOTHING_ASSUMED = Message(
+    "nothing-assumed", "With the noise, nothing is assumed about the distribution of the answers."
+)
 
 
 def upper_of_people(
@@ -137,13 +141,16 @@ def patterned(risk: Risk) -> bool:
     return len(points) > 1 and bool(gate.refuted(points[None, :], np.array([upper.bandwidth(points)]))[0])
 
 
-def _with_noise(
-    risk: Risk, epsilons: FloatArray, level: float, kernel: NoiseKernel, reach: float | None
-) -> PeopleBounds:
+def added_to(risk: Risk) -> Risk:
+    """The risk in units of the answers, to which noise is added."""
+    return risk.without_logarithm() if isinstance(risk, GivenRisk) else risk
+
+
+def _with_noise(risk: Risk, epsilons: FloatArray, level: float, kernel: NoiseKernel, reach: float | None) -> Bounds:
     pairs = split(risk.results, look=False)
     values = upper.of_people(pairs, epsilons, kernel, level=level, reach=reach).values
     values = np.maximum(values, _shares(pairs, epsilons, risk.results.n_databases, level))
-    rows = np.argsort(-values.max(axis=1, initial=0.0), kind="stable")[:_LOOKED_AT]
+    rows = np.argsort(-values.max(axis=1, initial=0.0), kind="stable")[:_LARGEST]
     estimate = np.zeros(len(epsilons))
     if len(rows):
         # at level 1 the mean of W is the hockey stick of both mixtures
@@ -151,7 +158,8 @@ def _with_noise(
         sticks = np.maximum(w.mean(axis=-1).max(axis=2), 0.0) + atom_curves(pairs, epsilons)[rows]
         estimate = np.minimum(sticks, values[rows]).max(axis=0)
     least = lower.of_people(pairs, upper.moves(pairs)[0], epsilons, kernel, level=level)
-    return PeopleBounds(least, estimate, values, (_NOTHING_ASSUMED, *draws_averaged(pairs.draws)))
+    assumes = [_NOTHING_ASSUMED, *draws_averaged(pairs.draws), *other_level(level)]
+    return make_bounds(risk, epsilons, level, least, values, assumes, estimate=estimate, noisy=True)
 
 
 def _shares(pairs: Pairs, epsilons: FloatArray, n: int, level: float) -> FloatArray:
@@ -162,9 +170,9 @@ def _shares(pairs: Pairs, epsilons: FloatArray, n: int, level: float) -> FloatAr
 
 def lower_of_people(risk: Risk, epsilons: FloatArray, level: float) -> FloatArray:
     """(epsilons,) a delta that the databases demonstrate at the level."""
-    ground = bound_inputs(risk)
-    found = lower.of_people(ground.values, upper.moves(ground.values)[0], epsilons, level=level)
-    apart = [pairs for pairs in (ground.marked, atoms_apart(risk)) if pairs.names or pairs.own]
+    inputs = bound_inputs(risk)
+    found = lower.of_people(inputs.values, upper.moves(inputs.values)[0], epsilons, level=level)
+    apart = [pairs for pairs in (inputs.marked, atoms_apart(risk)) if pairs.names or pairs.own]
     for pairs in apart:
         found = np.maximum(found, _lower_of_outcomes(pairs, epsilons, level))
     return np.asarray(np.minimum(found, 1.0))
@@ -172,9 +180,9 @@ def lower_of_people(risk: Risk, epsilons: FloatArray, level: float) -> FloatArra
 
 def _lower_of_outcomes(pairs: Pairs, epsilons: FloatArray, level: float) -> FloatArray:
     """(epsilons,) what point masses demonstrate: 1 where a result is one of them, else 0."""
-    told = atom_curves(pairs, epsilons[:1])[:, 0]
-    rows = np.argsort(-told, kind="stable")[:_LOOKED_AT]
-    rows = rows[told[rows] > 0]
+    certain = atom_curves(pairs, epsilons[:1])[:, 0]
+    rows = np.argsort(-certain, kind="stable")[:_LARGEST]
+    rows = rows[certain[rows] > 0]
     if not len(rows):
         return np.zeros(len(epsilons))
     own = dict(pairs.own)
@@ -188,6 +196,12 @@ def _lower_of_outcomes(pairs: Pairs, epsilons: FloatArray, level: float) -> Floa
     )  # fmt: skip
 
 
+def draws_averaged(draws: int) -> list[Message]:
+    """That the draws of each database are averaged, if there are several."""
+    said = f"The {draws:,} draws of a database are averaged: bounds count databases, not draws."
+    return [Message("draws", said)] if draws > 1 else []
+
+
 def estimate_of_move(law: FloatArray, move: float, epsilon: float, kernel: NoiseKernel | None, draws: int) -> float:
     """The hockey stick of a law (N,) and the same moved, by kernel estimates at one bandwidth or with the noise."""
     if kernel is None:
@@ -197,9 +211,6 @@ def estimate_of_move(law: FloatArray, move: float, epsilon: float, kernel: Noise
         kernel = NoiseKernel("laplace", h)
     w = noisy_laws.values(law + move, law[None, :], kernel, np.array([epsilon]), draws=draws)
     return float(np.clip(w.mean(axis=-1).max(), 0.0, 1.0))
-
-
-_HALVINGS = 10
 
 
 def furthest_shown(shows: Callable[[int], bool], count: int) -> int:
@@ -212,38 +223,3 @@ def furthest_shown(shows: Callable[[int], bool], count: int) -> int:
         middle = (known + not_known + 1) // 2
         known, not_known = (middle, not_known) if shows(middle - 1) else (known, middle)
     return known
-
-
-def floor(n: int, level: float) -> float:
-    """No delta below is supported by n databases: ``1 - (1 - level)^(1/n)``."""
-    return float(-np.expm1(np.log1p(-level) / n))
-
-
-def no_upper_bound(n: int) -> Message:
-    """That so many databases are too few."""
-    return Message("no-upper-bound", too_few_for_a_bound(n, LEAST_DATABASES), "error")
-
-
-def draws_averaged(draws: int) -> list[Message]:
-    """That the draws of each database are averaged, if there are several."""
-    said = f"The {draws:,} draws of a database are averaged: bounds count databases, not draws."
-    return [Message("draws", said)] if draws > 1 else []
-
-
-_NOT_SMOOTH = Message(
-    "not-smooth",
-    "The answers keep to a pattern that is finer than a smooth distribution, such as whole fives: as it is there is no "
-    "upper bound. Hint: dither, a little noise with which nothing is assumed (empriv noise --dither).",
-    "warning",
-)
-_OTHER_DENSITY = Message(
-    "other-density", "The bounds do not use the density of the estimate: they are the same for any."
-)
-_NOTHING_ASSUMED = Message(
-    "nothing-assumed", "With the noise, nothing is assumed about the distribution of the answers."
-)
-
-
-def added_to(risk: Risk) -> Risk:
-    """The risk in units of the answers, to which noise is added."""
-    return risk.without_logarithm() if isinstance(risk, GivenRisk) else risk

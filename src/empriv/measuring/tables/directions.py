@@ -1,21 +1,27 @@
-"""People who touch several cells of a table: its residuals in their own directions, as pairs of one number each.
+"""People's residuals in the direction in which they move a table: pairs of one number each.
 
-Which direction shows a person best depends on them, so that everyone has points of their own, with a bandwidth that
-directions share in units of their spread.
+What people do not touch is known. Whoever always changes the same cells in the same proportion is in a
+`DirectionGroup`: the residual in its direction, given all that they do not touch, is one number that they share. For
+the others (`MultiCellPeople`) the direction that shows a person best depends on them, so that everyone has points of
+their own, with a bandwidth that directions share in units of their spread.
+
+Cells alone (`EachCell`) have entries only of people who touch them, and only where they do, so that a hundred cells of
+ten thousand people are small.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from empriv.base.machine import workers
-from empriv.measuring.densities.density import Mixture, density_or_default
+from empriv.measuring.any_risk import AnyRisk
+from empriv.measuring.densities.density import Density, Mixture, density_or_default
 from empriv.measuring.densities.selection import spread as spread_of
 from empriv.measuring.densities.selection import spreads
 from empriv.measuring.line.laplace import LaplaceBlock, slack
@@ -25,11 +31,187 @@ from empriv.measuring.tables.influences import Influences
 from empriv.results import FloatArray, IntArray, Results
 
 MOST_EXPOSED = 200
+_SHARED = 3  # people who must share a direction of several cells
+_PROPORTIONAL = 1e-9  # of the largest influence
 _HALVINGS = 30
 _BY_RATIO = 100  # people who are also measured by a likelihood ratio
-_BLOCK = 64
+_BLOCK = 64  # people whose directions are held at once
 _MOST_EPSILONS = 16  # of a curve; between them it is a chord, which is above it
 _CANCELS = 0.25  # influences whose sum is shorter than this share of what it could be have no common direction
+
+
+# Cells alone
+
+
+@dataclass(frozen=True, eq=False)
+class EachCell(Mapping[str, Risk]):
+    """The `Risk` of each cell alone, by name; measured when first asked for.
+
+    ``before`` are the cells that these were made from, number by number.
+    """
+
+    influences: Influences
+    density: Density
+    before: Mapping[str, AnyRisk] | None = None
+    _kept: dict[str, Risk] = field(default_factory=dict, repr=False)
+
+    def __getitem__(self, name: str) -> Risk:
+        if name not in self._names:
+            raise KeyError(name)
+        if name not in self._kept:
+            risk = measure_line(cell_results(self.influences, self._names[name]), self.density)
+            if self.before is not None:
+                risk = replace(risk, postprocessed_from=list(self.before.values())[self._names[name]])
+            self._kept[name] = risk
+        return self._kept[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    @cached_property
+    def _names(self) -> dict[str, int]:
+        return {name: cell for cell, name in enumerate(self.influences.results.components or ())}
+
+
+def cell_results(influences: Influences, cell: int) -> Results:
+    """One cell alone, with entries where a person changes it."""
+    results = influences.results
+    entries = influences.changing[influences.begins[cell] : influences.begins[cell + 1]]
+    return replace(
+        results,
+        q=np.ascontiguousarray(results.q[..., cell]),
+        outcomes=np.ascontiguousarray(results.outcomes[..., cell]),
+        starts=np.searchsorted(entries, results.starts).astype(np.int64),
+        entry_database=results.entry_database[entries],
+        entry_q=np.ascontiguousarray(results.entry_q[entries, ..., cell]),
+        entry_outcomes=np.ascontiguousarray(results.entry_outcomes[entries, ..., cell]),
+        components=None,
+        cells=None,
+        postprocessed_from=None,
+    )
+
+
+# People who share a direction
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DirectionGroup:
+    """People who always change the same kept cells in the same proportion: one number shows all that they do.
+
+    Attributes
+    ----------
+    places : (t,) the kept cells
+    proportion : (t,) by how much each of them changes where the first changes by 1
+    rows : the people
+    """
+
+    places: IntArray
+    proportion: FloatArray
+    rows: IntArray
+
+
+def groups_of(influences: Influences, fit: TableFit, exposed: IntArray) -> tuple[list[DirectionGroup], IntArray]:
+    """Groups, and the people who are in none.
+
+    A direction of several cells must be shared, or that of one of ``exposed``: every group costs a density.
+    """
+    places, begins = influences.kept_touched
+    count = np.diff(begins)
+    single = np.flatnonzero(count == 1)
+    own = places[begins[:-1][single]]
+    groups = [DirectionGroup(np.array([p]), np.ones(1), single[own == p]) for p in np.unique(own)]
+    shared: dict[bytes, tuple[IntArray, FloatArray, list[int]]] = {}
+    apart: list[int] = []
+    for row in np.flatnonzero(count > 1).tolist():
+        _, touched, changes = influences.of(row)
+        proportion = _proportion(changes.reshape(-1, len(touched)), fit.spreads[fit.kept[touched]])
+        if proportion is None:
+            apart.append(row)
+            continue
+        key = touched.tobytes() + np.round(proportion, 9).tobytes()
+        shared.setdefault(key, (touched, proportion, []))[2].append(row)
+    kept = set(exposed.tolist())
+    for touched, proportion, rows in shared.values():
+        if len(rows) >= _SHARED or kept.intersection(rows):
+            groups.append(DirectionGroup(touched, proportion, np.array(rows)))
+        else:
+            apart += rows
+    return groups, np.array(sorted(apart), np.int64)
+
+
+def _proportion(changes: FloatArray, spreads: FloatArray) -> FloatArray | None:
+    """(t,) what all changes (m, t) are multiples of, the first 1; None if there is no such thing."""
+    scaled = changes / spreads
+    longest = scaled[int(np.argmax((scaled**2).sum(axis=1)))] if len(scaled) else np.zeros(len(spreads))
+    length = float(longest @ longest)
+    if not length > 0 or not longest[0]:
+        return None
+    rest = scaled - np.outer(scaled @ longest / length, longest)
+    if np.abs(rest).max() > _PROPORTIONAL * np.sqrt(length):
+        return None
+    proportion = longest * spreads
+    return np.asarray(proportion / proportion[0])
+
+
+def risk_of_group(group: DirectionGroup, influences: Influences, fit: TableFit, density: Density) -> Risk:
+    """The risk of these people, given all that they do not touch."""
+    residuals = residuals_along if len(group.places) > 1 else residuals_of_cell
+    return measure_line(residuals(group, influences, fit), density, digits=False)
+
+
+def residuals_of_cell(group: DirectionGroup, influences: Influences, fit: TableFit) -> Results:
+    """The residuals of one cell, with everyone and without each of these people."""
+    place = int(group.places[0])
+    alone = cell_results(influences, int(fit.kept[place])).of_individuals(group.rows)
+    n, at = alone.n_databases, alone.entry_database
+    t = fit.given_rest[:, place].reshape(n, -1)
+    q, entries = alone.q.reshape(n, -1), alone.entry_q.reshape(len(at), t.shape[1])
+    # where there is no number with everyone, the fit was made with the mean of the others
+    filled = np.where(np.isfinite(q), q, np.nanmean(q))
+    residuals = np.where(np.isfinite(q), t, np.nan)
+    return replace(
+        alone,
+        q=residuals.reshape(alone.q.shape),
+        entry_q=(t[at] + entries - filled[at]).reshape(alone.entry_q.shape),
+    )
+
+
+def residuals_along(group: DirectionGroup, influences: Influences, fit: TableFit) -> Results:
+    """The residuals along several cells, in units of the first: ``Y K a / (a'K a)``, moved by the amount."""
+    results, places = influences.results, group.places
+    loaded = fit.precision[:, places] @ group.proportion
+    t = fit.residuals @ loaded / (group.proportion @ loaded[places])
+    t = t.reshape(results.n_databases, -1)
+    some = results.of_individuals(group.rows)
+    parts = [influences.of(row) for row in group.rows.tolist()]
+    amounts = [_amounts(changes, group.proportion) for _, _, changes in parts]
+    databases = np.concatenate([own for own, _, _ in parts])
+    without = t[databases] - np.concatenate(amounts)
+    counts = [len(own) for own, _, _ in parts]
+    shape = (len(databases), *results.q.shape[1:-1])
+    return Results(
+        q=t.reshape(results.q.shape[:-1]),
+        outcomes=np.zeros(results.q.shape[:-1], np.int8),
+        databases=some.databases,
+        individuals=some.individuals,
+        starts=np.concatenate(([0], np.cumsum(counts))).astype(np.int64),
+        entry_database=databases.astype(np.int32),
+        entry_q=without.reshape(shape),
+        entry_outcomes=np.zeros(shape, np.int8),
+        draws=some.draws,
+        ordered=some.ordered,
+    )
+
+
+def _amounts(changes: FloatArray, proportion: FloatArray) -> FloatArray:
+    """(m, draws) by how many times ``proportion`` a person changes the cells."""
+    return np.asarray(changes @ proportion / (proportion @ proportion))
+
+
+# People of several cells
 
 
 class Directions(NamedTuple):
@@ -171,10 +353,10 @@ class MultiCellPeople:
 
     def _ratio_of(self, row: int) -> Risk | None:
         if row not in self._by_ratio:
-            self._by_ratio[row] = self._measured_ratio(row)
+            self._by_ratio[row] = self._measure_ratio(row)
         return self._by_ratio[row]
 
-    def _measured_ratio(self, row: int) -> Risk | None:
+    def _measure_ratio(self, row: int) -> Risk | None:
         """The likelihood ratio that a normal table would have, as one number; None where it never varies. It sees
         people who do another thing each day, whom no direction shows."""
         databases, white = self.whitened(row)

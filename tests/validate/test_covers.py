@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from scipy import stats
 
 import empriv
 from empriv.cli.main import main
@@ -17,11 +16,7 @@ from empriv.errors import InputError
 from empriv.measuring import GivenRisk
 from empriv.results import FloatArray, Outcome, Results
 from empriv.words.sentences import amount
-
-
-def gaussian_delta(shift: float, epsilon: float) -> float:
-    cdf = stats.norm.cdf
-    return float(cdf(shift / 2 - epsilon / shift) - math.exp(epsilon) * cdf(-shift / 2 - epsilon / shift))
+from table_results import gaussian_delta
 
 
 def now_and_then(n: int, sizes: FloatArray, seed: int = 0) -> Results:
@@ -226,7 +221,7 @@ def test_a_move_is_as_large_on_a_high_day_as_on_a_low_one_where_logarithms_are_t
 def panel(kind: str) -> empriv.Audit:
     """Results with one law; with a spread that a known quantity decides; and of which logarithms are taken."""
     rng = np.random.default_rng(8)
-    n = 300
+    n = 150
     known: Any = "nothing"
     if kind == "plain":
         q, moves = rng.normal(100.0, 10.0, n), rng.exponential(1.0, (5, n))

@@ -1,7 +1,9 @@
-"""A verdict is "fail" only where a lower confidence limit is above the target, whatever the kind of risk."""
+"""Verdicts: "fail" only where a lower confidence limit is above the target, "pass" only where both upper bounds meet it
+and no check is an error, whatever the kind of risk."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -9,8 +11,81 @@ import numpy as np
 import pytest
 
 import empriv
+from empriv.errors import InputError
 from empriv.results import FloatArray, Results
-from empriv.validate.bounds.figures import make_bounds
+from empriv.validate.bounds import make_bounds
+from empriv.validate.verdict import verdict
+
+
+def people(rng: np.random.Generator, n: int, count: int, size: float) -> tuple[FloatArray, FloatArray]:
+    """A sum over many, and without each of some: contributions lognormal."""
+    q = rng.normal(size=n)
+    return q, q - size * rng.lognormal(0, 0.3, (count, n))
+
+
+@pytest.mark.slow
+def test_verdicts() -> None:
+    rng = np.random.default_rng(9)
+    q, without = people(rng, 365, 10, 0.02)
+    risk = empriv.measure(q, without)
+    good = verdict(risk, epsilon=0.1, delta=0.05)
+    assert good == "pass"
+    assert good.by_estimate == "pass"
+    assert good.databases_needed is None
+    tight = verdict(risk, epsilon=0.1, delta=0.001)
+    assert tight == "unresolved"
+    assert tight.by_estimate == "pass"
+    assert tight.databases_needed is None or 2995 <= tight.databases_needed <= 3650
+    assert tight.sentence.startswith("By the paper's definition: pass; at 95% confidence: unresolved")
+    assert verdict(risk, epsilon=0.1, delta=0.001, basis="estimate") == "pass"
+    large = empriv.measure(q, q[None, :] - 1.0)
+    bad = verdict(large, epsilon=0.1, delta=0.05)
+    assert bad == "fail"
+    assert any("lower bound" in reason for reason in bad.reasons)
+    assert verdict(large, epsilon=0.1, total_risk=0.05) == "fail"
+    assert json.loads(json.dumps(good.to_json()))["verdict"] == "pass"
+
+
+@pytest.mark.slow
+def test_an_error_stands_in_the_way_of_a_pass() -> None:
+    rng = np.random.default_rng(10)
+    q, without = people(rng, 365, 10, 0.02)
+    drift = 2 * np.linspace(0, 1, 365)
+    moved = verdict(empriv.measure(q + drift, without + drift), epsilon=0.1, delta=0.1)
+    assert moved == "unresolved"
+    assert moved.by_estimate == "unresolved"
+    assert any("independent" in reason for reason in moved.reasons)
+    few = verdict(empriv.measure(q[:20], without[:, :20]), epsilon=0.1, delta=0.5)
+    assert few == "unresolved"
+    assert few.databases_needed == 30
+
+
+def test_a_known_leaky_query_never_passes() -> None:
+    """q is constant without the individual: every target below 1 fails, whatever the seed."""
+    for seed in range(5):
+        q = np.random.default_rng(seed).normal(size=50)
+        assert verdict(empriv.measure(q, np.zeros((1, 50))), epsilon=0.1, delta=0.9) == "fail"
+
+
+def test_no_target_needs_fewer_databases_than_its_floor() -> None:
+    rng = np.random.default_rng(11)
+    q = rng.normal(size=41)
+    risk = empriv.measure(q, q[None, :])
+    for delta, least in ((0.05, 59), (0.01, 299)):
+        assert verdict(risk, epsilon=0.1, delta=delta).databases_needed >= least
+    assert verdict(risk, epsilon=0.1, delta=0.001).databases_needed is None  # 2,995 is more than anybody waits for
+    assert "no number of databases" in verdict(risk, epsilon=0.1, delta=0.0).sentence
+
+
+def test_what_cannot_be_judged() -> None:
+    q = np.random.default_rng(12).normal(size=40)
+    risk = empriv.measure(q, q[None, :])
+    with pytest.raises(InputError, match="`delta` or `total_risk` must be given"):
+        verdict(risk, epsilon=0.1)
+    with pytest.raises(InputError, match="`basis` must be one of bound, estimate"):
+        verdict(risk, epsilon=0.1, delta=0.1, basis="hope")
+    with pytest.raises(InputError, match=r"`delta` must lie in \[0, 1\]"):
+        verdict(risk, epsilon=0.1, delta=2.0)
 
 
 def results(effect: float) -> empriv.Results:

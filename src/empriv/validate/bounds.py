@@ -1,7 +1,7 @@
 """`bounds`: a lower bound, the estimate and an upper bound of delta, at a level of confidence.
 
-One number is judged by the one judge (`line_bounds`), with noise and without; how other kinds are bounded depends on
-the kind of risk (`bounds_of`). `verdict` decides whether a target is met.
+How they are made depends on the kind of risk (`bounds_of`): of one number in `line_bounds`, of tables in
+`table_bounds`, of kinds that are made of these here.
 """
 
 from __future__ import annotations
@@ -17,18 +17,14 @@ import numpy.typing as npt
 from empriv.base.arguments import confidence_level, epsilon_grid, finite_epsilon, probability
 from empriv.base.text import table_html
 from empriv.errors import InputError
-from empriv.judge.noise_kernels import NoiseGiven, is_noise, kernel_of
+from empriv.judge.noise_kernels import NoiseGiven, is_noise
 from empriv.judge.upper import LEAST_DATABASES
 from empriv.measuring.any_risk import AnyRisk, Several, total_risk_of
 from empriv.measuring.given.definition4 import WorstRisk
-from empriv.measuring.line.risk import Risk
 from empriv.measuring.series import HowOften, Publications, RepeatedRisk
-from empriv.measuring.tables import TableRisk
 from empriv.results import FloatArray
-from empriv.validate.bounds.line_bounds import PeopleBounds, floor, line_bounds, no_upper_bound
-from empriv.validate.bounds.table_bounds import table_bounds
 from empriv.words.message import Message
-from empriv.words.sentences import number, percent, so_many
+from empriv.words.sentences import number, percent, so_many, too_few_for_a_bound
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,12 +154,91 @@ def _capped(risk: AnyRisk, own: Bounds, source: Bounds) -> Bounds:
     return replace(own, lower=lower, upper_i=upper_i, upper=upper, assumes=assumes)
 
 
+def said_by_answers(epsilon: float, estimate: float, upper: float) -> Message:
+    """That answers which these were made from decided."""
+    return Message(
+        "made-from",
+        f"Made from answers which tell at most delta = {number(estimate)} at epsilon {epsilon:g} (upper bound "
+        f"{number(upper)}): what is made from them tells no more, and figures above that are cut off.",
+    )
+
+
 def upper_total_risk(bounded: Bounds) -> FloatArray:
     """(epsilons,) ``1 - prod(1 - upper_i)``; 1 where nobody's own bound is known, as of people measured in chunks."""
     count = len(np.atleast_1d(bounded.upper))
     each = bounded.upper_i.reshape(-1, count)
     total = total_risk_of(np.minimum(each, 1.0)) if len(each) else np.ones(count)
     return np.asarray(np.maximum(total, np.atleast_1d(bounded.upper)))
+
+
+# How they are made
+
+
+def make_bounds(
+    risk: AnyRisk,
+    epsilons: FloatArray,
+    level: float,
+    lower: FloatArray,
+    upper_i: FloatArray,
+    assumes: Sequence[Message],
+    *,
+    estimate: FloatArray | None = None,
+    noisy: bool = False,
+) -> Bounds:
+    """Bounds in order: none rises in epsilon, and none lies on the wrong side of another.
+
+    ``estimate`` is the risk's own, unless another is given; ``upper_i`` is that of everybody.
+    """
+    # delta falls in epsilon: a bound for a larger epsilon that is higher was too low before, or too high now
+    upper_i = _falling(np.minimum(upper_i, 1.0), np.argsort(epsilons))
+    estimate = risk.delta(epsilons) if estimate is None else estimate
+    lower = np.clip(lower, 0.0, 1.0)
+    least = 0.0 if noisy else floor(risk.results.n_databases, level)
+    upper_i = _none_above(upper_i, lower)
+    upper = np.maximum(upper_i.max(axis=0, initial=least), np.maximum(lower, estimate))
+    return Bounds(epsilons, level, np.minimum(lower, upper), estimate, upper, upper_i, tuple(assumes))
+
+
+def _none_above(upper_i: FloatArray, lower: FloatArray) -> FloatArray:
+    """(individuals, epsilons) upper bounds, of which the largest is no lower than what was demonstrated of somebody."""
+    if not len(upper_i):
+        return upper_i
+    out, columns = upper_i.copy(), np.arange(upper_i.shape[1])
+    most = np.argmax(out, axis=0)
+    out[most, columns] = np.maximum(out[most, columns], lower)
+    return out
+
+
+def _falling(values: FloatArray, order: npt.NDArray[np.intp]) -> FloatArray:
+    """Columns raised to the largest of those at greater epsilons."""
+    out = values.copy()
+    out[:, order] = np.maximum.accumulate(values[:, order][:, ::-1], axis=1)[:, ::-1]
+    return out
+
+
+def floor(n: int, level: float) -> float:
+    """No delta below is supported by n databases: ``1 - (1 - level)^(1/n)``."""
+    return float(-np.expm1(np.log1p(-level) / n))
+
+
+def no_upper_bound(n: int) -> Message:
+    """That so many databases are too few."""
+    return Message("no-upper-bound", too_few_for_a_bound(n, LEAST_DATABASES), "error")
+
+
+def other_level(level: float) -> list[Message]:
+    """That the upper bound was validated at another level, if it was."""
+    said = f"The upper bound was validated at the level 95%, not at {percent(level)}."
+    return [] if level == 0.95 else [Message("other-level", said)]
+
+
+def no_noise(noise: NoiseGiven) -> None:
+    """Refuse noise where it is not the kernel of one number."""
+    if is_noise(noise):
+        raise InputError("`noise` must be 0 for anything but one number published once, got noise.")
+
+
+# By the kind of risk
 
 
 @singledispatch
@@ -177,41 +252,6 @@ def bounds_of(risk: AnyRisk, epsilons: FloatArray, level: float, noise: NoiseGiv
         "unresolved by the bound, not passed.",
     )
     return make_bounds(risk, epsilons, level, lower, _no_upper(risk, epsilons), [none])
-
-
-def said_by_answers(epsilon: float, estimate: float, upper: float) -> Message:
-    """That answers which these were made from decided."""
-    return Message(
-        "made-from",
-        f"Made from answers which tell at most delta = {number(estimate)} at epsilon {epsilon:g} (upper bound "
-        f"{number(upper)}): what is made from them tells no more, and figures above that are cut off.",
-    )
-
-
-def no_noise(noise: NoiseGiven) -> None:
-    """Refuse noise where it is not the kernel of one number."""
-    if is_noise(noise):
-        raise InputError("`noise` must be 0 for anything but one number published once, got noise.")
-
-
-@bounds_of.register(Risk)
-def bounds_of_number(risk: Risk, epsilons: FloatArray, level: float, noise: NoiseGiven = 0.0) -> Bounds:
-    kernel, reach = kernel_of(noise)
-    found = line_bounds(risk, epsilons, level, kernel, reach)
-    return _of_people(risk, epsilons, level, noise, found)
-
-
-@bounds_of.register(TableRisk)
-def bounds_of_table(risk: TableRisk, epsilons: FloatArray, level: float, noise: NoiseGiven = 0.0) -> Bounds:
-    """Of the paper's pair, from the bounds of each day: see `table_bounds`."""
-    return _of_people(risk, epsilons, level, noise, table_bounds(risk, epsilons, level, noise))
-
-
-def _of_people(risk: AnyRisk, epsilons: FloatArray, level: float, noise: NoiseGiven, found: PeopleBounds) -> Bounds:
-    assumes = [*found.assumes, *other_level(level)]
-    return make_bounds(
-        risk, epsilons, level, found.lower, found.upper_i, assumes, estimate=found.estimate, noisy=is_noise(noise)
-    )
 
 
 @bounds_of.register(WorstRisk)
@@ -268,56 +308,11 @@ def _no_repeated_bound(n: int, several: bool) -> Message:
     return Message("no-repeated-bound", said, "warning")
 
 
-def other_level(level: float) -> list[Message]:
-    """That the upper bound was validated at another level, if it was."""
-    said = f"The upper bound was validated at the level 95%, not at {percent(level)}."
-    return [] if level == 0.95 else [Message("other-level", said)]
-
-
 def _no_upper(risk: AnyRisk, grid: FloatArray) -> FloatArray:
     return np.ones((risk.results.n_individuals, len(grid)))
 
 
-def make_bounds(
-    risk: AnyRisk,
-    epsilons: FloatArray,
-    level: float,
-    lower: FloatArray,
-    upper_i: FloatArray,
-    assumes: Sequence[Message],
-    *,
-    estimate: FloatArray | None = None,
-    noisy: bool = False,
-) -> Bounds:
-    """Bounds in order: none rises in epsilon, and none lies on the wrong side of another.
-
-    ``estimate`` is the risk's own, unless another is given; ``upper_i`` is that of everybody.
-    """
-    # delta falls in epsilon: a bound for a larger epsilon that is higher was too low before, or too high now
-    upper_i = _falling(np.minimum(upper_i, 1.0), np.argsort(epsilons))
-    estimate = risk.delta(epsilons) if estimate is None else estimate
-    lower = np.clip(lower, 0.0, 1.0)
-    least = 0.0 if noisy else floor(risk.results.n_databases, level)
-    upper_i = _none_above(upper_i, lower)
-    upper = np.maximum(upper_i.max(axis=0, initial=least), np.maximum(lower, estimate))
-    return Bounds(epsilons, level, np.minimum(lower, upper), estimate, upper, upper_i, tuple(assumes))
-
-
-def _none_above(upper_i: FloatArray, lower: FloatArray) -> FloatArray:
-    """(individuals, epsilons) upper bounds, of which the largest is no lower than what was demonstrated of somebody."""
-    if not len(upper_i):
-        return upper_i
-    out, columns = upper_i.copy(), np.arange(upper_i.shape[1])
-    most = np.argmax(out, axis=0)
-    out[most, columns] = np.maximum(out[most, columns], lower)
-    return out
-
-
-def _falling(values: FloatArray, order: npt.NDArray[np.intp]) -> FloatArray:
-    """Columns raised to the largest of those at greater epsilons."""
-    out = values.copy()
-    out[:, order] = np.maximum.accumulate(values[:, order][:, ::-1], axis=1)[:, ::-1]
-    return out
+# Several publications
 
 
 def publications(

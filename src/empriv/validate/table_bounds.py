@@ -19,9 +19,10 @@ from empriv.judge.upper import LEAST_DATABASES
 from empriv.measuring.line.atoms import share_at_most
 from empriv.measuring.tables import TableRisk
 from empriv.results import FloatArray
-from empriv.validate.bounds.line_bounds import PeopleBounds, draws_averaged, no_upper_bound
-from empriv.validate.checks.whole_tables import from_below
-from empriv.validate.table_cover import TableHiding, hiding_of_table
+from empriv.validate.bounds import Bounds, bounds_of, make_bounds, no_upper_bound, other_level
+from empriv.validate.line_bounds import draws_averaged
+from empriv.validate.table_checks import from_below
+from empriv.validate.table_cover import Kernels, TableCover, table_cover_of
 from empriv.words.message import Message
 from empriv.words.sentences import databases
 
@@ -29,17 +30,26 @@ _CANDIDATES = 24  # people among whom a lower bound chooses
 _REFERENCE = 0.05  # delta at which days of several cells are put in order
 
 
-def table_bounds(risk: TableRisk, epsilons: FloatArray, level: float, noise: NoiseGiven) -> PeopleBounds:
+_WITH_NOISE = Message(
+    "table-noise",
+    "With noise on each cell nothing is assumed of the laws of the cells but that what people did not touch tells of "
+    "the rest in straight lines, and that the residuals are one law; where a check objects to that, only noise counts.",
+)
+
+
+@bounds_of.register(TableRisk)
+def bounds_of_table(risk: TableRisk, epsilons: FloatArray, level: float, noise: NoiseGiven = 0.0) -> Bounds:
     """Bounds of a table as it is, or with noise."""
-    hiding, n = hiding_of_table(risk, noise), risk.results.n_databases
-    upper_i, averaged = uppers(hiding, epsilons, level), draws_averaged(risk.results.draws or 1)
-    if hiding.kernels is not None:
-        estimate = np.zeros(len(epsilons))
-        return PeopleBounds(np.zeros(len(epsilons)), estimate, upper_i, (_WITH_NOISE, *averaged))
+    cover, n = table_cover_of(risk, noise), risk.results.n_databases
+    upper_i = table_uppers(cover, epsilons, level)
+    others = [*draws_averaged(risk.results.draws or 1), *other_level(level)]
+    if cover.kernels is not None:
+        nothing = np.zeros(len(epsilons))
+        assumed = [_WITH_NOISE, *others]
+        return make_bounds(risk, epsilons, level, nothing, upper_i, assumed, estimate=nothing, noisy=True)
     leaked = np.rint(risk.leaked() * n)
     some = leaked > 0
     upper_i[some] = np.maximum(upper_i[some], share_at_most(leaked[some], n, level)[:, None])
-    estimate_i = risk.delta_i(epsilons)
     if n < LEAST_DATABASES:
         assumes = no_upper_bound(n)
     elif risk.fit.ridge:
@@ -51,29 +61,29 @@ def table_bounds(risk: TableRisk, epsilons: FloatArray, level: float, noise: Noi
             f"({risk.fit.rank:,} parameters from {databases(n)}), as far as it determines the rest in straight lines; "
             "structure finer than the error of that fit is assumed away.",
         )
-    found = np.maximum(lower_of_people(risk, epsilons, level), _lower_of_leaks(leaked, n, level))
-    return PeopleBounds(
-        found, estimate_i.max(axis=0, initial=0.0), np.maximum(upper_i, estimate_i), (assumes, *averaged)
-    )
+    shown = np.maximum(table_lower(risk, epsilons, level), _lower_of_leaks(leaked, n, level))
+    upper_i = np.maximum(upper_i, risk.delta_i(epsilons))
+    return make_bounds(risk, epsilons, level, shown, upper_i, [assumes, *others])
 
 
-_WITH_NOISE = Message(
-    "table-noise",
-    "With noise on each cell nothing is assumed of the laws of the cells but that what people did not touch tells of "
-    "the rest in straight lines, and that the residuals are one law; where a check objects to that, only noise counts.",
-)
-
-
-def uppers(hiding: TableHiding, epsilons: FloatArray, level: float) -> FloatArray:
+def table_uppers(cover: TableCover, epsilons: FloatArray, level: float) -> FloatArray:
     """(individuals, epsilons) upper bounds of everybody."""
-    by_day = hiding.day_bounds(epsilons, _REFERENCE, level)
-    return np.stack([_mean_over_days(hiding, values, level) for values in by_day.T], axis=1)
+    by_day = cover.day_bounds(epsilons, _REFERENCE, level)
+    return np.stack([_mean_over_days(cover, values, level) for values in by_day.T], axis=1)
 
 
-def _mean_over_days(hiding: TableHiding, values: FloatArray, level: float) -> FloatArray:
+def table_upper(risk: TableRisk, kernels: Kernels, epsilon: float, delta: float, presence: str) -> float:
+    """Upper bound of the table with noise: of the worst day, or in a random database alone."""
+    cover = TableCover(risk, kernels if any(kernel is not None for kernel in kernels) else None)
+    if presence == "both":  # no pair of a random database is above the worst day, by convexity
+        return cover.judge(epsilon, delta, 0.95).upper
+    return float(table_uppers(cover, np.array([epsilon]), 0.95).max(initial=0.0))
+
+
+def _mean_over_days(cover: TableCover, values: FloatArray, level: float) -> FloatArray:
     """(individuals,) B over all databases of each person's values (days,)."""
-    days, n = hiding.days, hiding.risk.results.n_databases
-    people = hiding.risk.results.n_individuals
+    days, n = cover.days, cover.risk.results.n_databases
+    people = cover.risk.results.n_individuals
     means = [np.bincount(days.owner, values**power, minlength=people) / n for power in (1, 2, 3)]
     most = np.zeros(people)
     np.maximum.at(most, days.owner, values)
@@ -86,7 +96,7 @@ def _lower_of_leaks(counts: FloatArray, n: int, level: float) -> float:
     return 1.0 - float(share_at_most(n - most, n, level)) if most else 0.0
 
 
-def lower_of_people(risk: TableRisk, epsilons: FloatArray, level: float) -> FloatArray:
+def table_lower(risk: TableRisk, epsilons: FloatArray, level: float) -> FloatArray:
     """(epsilons,) a delta that the databases demonstrate, of one of those who move the table most."""
     fit, influences = risk.fit, risk.influences
     total = np.bincount(influences.owner, influences.sizes, minlength=risk.results.n_individuals)
@@ -94,8 +104,7 @@ def lower_of_people(risk: TableRisk, epsilons: FloatArray, level: float) -> Floa
     rows = rows[total[rows] > 0]
     if not len(rows) or fit.ridge or fit.n < LEAST_DATABASES:
         return np.zeros(len(epsilons))
-    frame = np.linalg.qr(np.concatenate((fit.basis, fit.residuals / fit.residuals.std(axis=0)), axis=1))[0]
-    leverage = np.clip((frame**2).sum(axis=1), 0.0, 0.9)
+    leverage = np.clip(fit.leverage, 0.0, 0.9)
     with_all, without = [], []
     for row in rows.tolist():
         databases, places, changes = influences.of(row)

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from empriv.base.arguments import confidence_level, finite_epsilon, probability, whole_number
 from empriv.base.text import pseudonyms, table_html
 from empriv.errors import InputError
-from empriv.judge import cover as judged
+from empriv.judge import cover as judge_cover
 from empriv.judge import gate, lower
 from empriv.judge.noise_kernels import NoiseGiven, NoiseKernel, is_noise, kernel_of
 from empriv.measuring.any_risk import AnyRisk
@@ -34,9 +34,9 @@ from empriv.measuring.line.moves import Moves, MoveTotals, as_it_is, others_laws
 from empriv.measuring.line.risk import Risk
 from empriv.measuring.tables import TableRisk
 from empriv.results import FloatArray, IntArray, Results
-from empriv.validate.bounds.figures import level_of_each
-from empriv.validate.bounds.line_bounds import added_to, bound_inputs, estimate_of_move, furthest_shown, patterned
-from empriv.validate.table_cover import BoolArray, days_of, hiding_of_table
+from empriv.validate.bounds import level_of_each
+from empriv.validate.line_bounds import added_to, bound_inputs, estimate_of_move, furthest_shown, patterned
+from empriv.validate.table_cover import BoolArray, days_of, table_cover_of
 from empriv.words.decision import Covered
 from empriv.words.sentences import quantity
 
@@ -44,8 +44,8 @@ from empriv.words.sentences import quantity
 
 
 @dataclass(frozen=True, eq=False)
-class Hiding:
-    """The others' laws, and what people did beside them.
+class LineCover:
+    """One number: the others' laws, and what people did, which these hide or do not.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class Hiding:
         itself."""
         hidden = 0.0
         if not self.refuted and np.isfinite(self.laws[0]).any():
-            found = judged.cover(self.laws, epsilon, delta, self.kernel, draws=self.pairs.draws, level=level)
+            found = judge_cover.cover(self.laws, epsilon, delta, self.kernel, draws=self.pairs.draws, level=level)
             hidden = float(found.min())
         return self.most if self.most > hidden and self.upper(self.most, epsilon, level) <= delta else hidden
 
@@ -91,7 +91,9 @@ class Hiding:
             return 1.0
         moves = np.full(len(self.laws), move)
         return float(
-            judged.of_moves(self.laws, moves, epsilon, self.kernel, draws=self.pairs.draws, level=level).values.max()
+            judge_cover.of_moves(
+                self.laws, moves, epsilon, self.kernel, draws=self.pairs.draws, level=level
+            ).values.max()
         )
 
     def lower(self, move: float, epsilon: float, level: float) -> float:
@@ -123,42 +125,39 @@ class Hiding:
         """A move in units of residuals, in the answer's units: on a typical database, or on one given by its label.
 
         On a lattice the largest that there is of this size: nobody moves a count by half."""
-        size = self._in_answers(move, database)
+        size = move * (self.totals.typical_unit if database is None else self._unit_of(database))
         return float(np.floor(size / self.step + 1e-6) * self.step) if self.step > 0 and size < math.inf else size
 
-    def _in_answers(self, move: float, database: Any) -> float:
-        if database is None:
-            return move * self.totals.typical_unit
-        results = results_of(self.risk)
-        places = np.flatnonzero(results.databases == database)
+    def _unit_of(self, database: Any) -> float:
+        places = np.flatnonzero(results_of(self.risk).databases == database)
         if not len(places):
             raise InputError(
                 "`database` must be the label of one that was audited, and whose previous answers are known."
             )
-        return move * float(self.risk.residuals.day_units[places[0]]) if isinstance(self.risk, GivenRisk) else move
+        return float(self.risk.residuals.day_units[places[0]]) if isinstance(self.risk, GivenRisk) else 1.0
 
 
 @singledispatch
-def hiding_of(risk: AnyRisk, kernel: NoiseKernel | None) -> Hiding:  # noqa: ARG001 — dispatched on
-    """What people did, beside the law that hides it, of the kinds of risk where it is one law."""
+def line_cover_of(risk: AnyRisk, kernel: NoiseKernel | None) -> LineCover:  # noqa: ARG001 — dispatched on
+    """The others' laws and what people did, of the kinds of risk of one number."""
     raise InputError(
         "`cover` must be asked of one number, plain or `Given` what is known, got another kind of risk. "
         "Hint: cover_by_cell, of a table."
     )
 
 
-@hiding_of.register(Risk)
-def hiding_of_number(risk: Risk, kernel: NoiseKernel | None) -> Hiding:
+@line_cover_of.register(Risk)
+def line_cover_of_number(risk: Risk, kernel: NoiseKernel | None) -> LineCover:
     if kernel is not None:
         noisy = added_to(risk)
         pairs, moves = split(noisy.results, look=False), noisy.moves()
-        return Hiding(noisy, pairs, moves, others_laws(pairs, moves), kernel)
+        return LineCover(noisy, pairs, moves, others_laws(pairs, moves), kernel)
     pairs = bound_inputs(risk).marked
     moves = moves_as_it_is(risk, pairs)
     if isinstance(risk, GivenRisk):
         relative = risk.residuals.relative_to_level
         pairs = replace(pairs, points=relative(pairs.points), entries=relative(pairs.entries))
-    return Hiding(risk, pairs, moves, others_laws(pairs, moves), None, patterned(risk))
+    return LineCover(risk, pairs, moves, others_laws(pairs, moves), None, patterned(risk))
 
 
 def moves_as_it_is(risk: Risk, pairs: Pairs) -> Moves:
@@ -167,19 +166,19 @@ def moves_as_it_is(risk: Risk, pairs: Pairs) -> Moves:
     return as_it_is(moves, risk.atoms) if isinstance(risk, GivenRisk) else moves
 
 
+def has_line_cover(risk: AnyRisk) -> bool:
+    """Whether everybody's moves stand beside one law: not where databases are told apart by what is known of them."""
+    return line_cover_of.dispatch(type(risk)) is not line_cover_of.dispatch(object)
+
+
+def has_cover(risk: AnyRisk) -> bool:
+    """Whether a kind of risk has a cover."""
+    return isinstance(risk, TableRisk) or has_line_cover(parts_of(risk)[0])
+
+
 def parts_of(risk: AnyRisk) -> tuple[AnyRisk, ...]:
     """The risks of one number of which the worst counts: several for the paper's Definition 4, else the risk itself."""
     return risk.parts if isinstance(risk, WorstRisk) else (risk,)
-
-
-def has_moves(risk: AnyRisk) -> bool:
-    """Whether everybody's moves stand beside one law: not where databases are told apart by what is known of them."""
-    return hiding_of.dispatch(type(risk)) is not hiding_of.dispatch(object)
-
-
-def covers(risk: AnyRisk) -> bool:
-    """Whether a kind of risk has a cover."""
-    return isinstance(risk, TableRisk) or has_moves(parts_of(risk)[0])
 
 
 def results_of(risk: AnyRisk) -> Results:
@@ -225,28 +224,29 @@ def cover(
     parts = parts_of(risk)
     if len(parts) > 1 and database is not None:
         parts = tuple(part for part in parts if np.any(part.results.databases == database)) or parts[:1]
-    hiding = [hiding_of(part, kernel_of(noise)[0]) for part in parts]
-    return min(one.in_answers(_promised(one.cover(epsilon, delta, level), noise), database) for one in hiding)
+    each = [line_cover_of(part, kernel_of(noise)[0]) for part in parts]
+    return min(one.in_answers(_at_most_declared(one.cover(epsilon, delta, level), noise), database) for one in each)
 
 
-def _promised(hidden: float, noise: NoiseGiven) -> float:
+def _at_most_declared(hidden: float, noise: NoiseGiven) -> float:
     """Noise with a declared bound promises nothing of larger moves."""
     bound = getattr(noise, "declared_bound", None)
     return hidden if bound is None or hidden < bound * (1 - 1e-12) else float(bound)
 
 
+# What is hidden, and what is not, of any kind
+
+
 def covered(risk: AnyRisk, epsilon: float, delta: float, *, noise: NoiseGiven = 0.0, level: float = 0.95) -> Covered:
     """What the answer hides of what people did, and what it does not; of several parts, the worst."""
-    if isinstance(risk, TableRisk):
-        return _told(risk, _covered_table(risk, epsilon, delta, noise, level), epsilon, delta, noise, level)
     parts = parts_of(risk)
-    days = [_told(part, _covered(part, epsilon, delta, noise, level), epsilon, delta, noise, level) for part in parts]
+    days = [_covered_part(part, epsilon, delta, noise, level) for part in parts]
     if len(parts) == 1:
         return days[0]
     each = level_of_each(level, len(parts))
     # one of so many lower bounds is above the truth by chance more often: those that decide are asked at their share
     days = [
-        replace(day, lower=_covered(part, epsilon, delta, noise, each).lower) if day.lower > delta else day
+        replace(day, lower=_covered_line(part, epsilon, delta, noise, each).lower) if day.lower > delta else day
         for part, day in zip(parts, days, strict=True)
     ]
     worst = max(days, key=lambda day: (day.lower > delta, day.upper))
@@ -254,45 +254,49 @@ def covered(risk: AnyRisk, epsilon: float, delta: float, *, noise: NoiseGiven = 
     return replace(worst, cover=least, varies=any(day.varies or day.cover > least for day in days))
 
 
-def _told(risk: AnyRisk, own: Covered, epsilon: float, delta: float, noise: NoiseGiven, level: float) -> Covered:
-    """No more than what the answers tell that it was made from: whom these hide on every day, it hides."""
+def _covered_part(risk: AnyRisk, epsilon: float, delta: float, noise: NoiseGiven, level: float) -> Covered:
+    """No more than what is told by the answers that it was made from: whom these hide on every day, it hides."""
+    if isinstance(risk, TableRisk):
+        own = _covered_table(risk, epsilon, delta, noise, level)
+    else:
+        own = _covered_line(risk, epsilon, delta, noise, level)
     source = risk.postprocessed_from
-    if source is None or is_noise(noise) or not covers(source):
+    if source is None or is_noise(noise) or not has_cover(source):
         return own
     before = covered(source, epsilon, delta, level=level)
     figures = ("lower", "estimate", "upper")
-    told = replace(own, **{name: min(getattr(own, name), getattr(before, name)) for name in figures})
+    own = replace(own, **{name: min(getattr(own, name), getattr(before, name)) for name in figures})
     if before.upper > delta or before.beyond:
-        return told
-    hides = replace(told, beyond=0, exposed=0, people_beyond=0)
+        return own
+    own = replace(own, beyond=0, exposed=0, people_beyond=0)
     if isinstance(risk, TableRisk):
-        return hides
-    most = hiding_of(risk, None).most
-    return replace(hides, cover=max(own.cover, own.largest), in_residuals=max(own.in_residuals, most))
+        return own
+    most = line_cover_of(risk, None).most
+    return replace(own, cover=max(own.cover, own.largest), in_residuals=max(own.in_residuals, most))
 
 
-def _covered(risk: AnyRisk, epsilon: float, delta: float, noise: NoiseGiven, level: float) -> Covered:
-    hiding = hiding_of(risk, kernel_of(noise)[0])
-    most, totals = hiding.most, hiding.totals
-    hidden = _promised(hiding.cover(epsilon, delta, level), noise)
-    upper = hiding.upper(most, epsilon, level)
-    low = hiding.lower(most, epsilon, level) if most > hidden else 0.0
+def _covered_line(risk: AnyRisk, epsilon: float, delta: float, noise: NoiseGiven, level: float) -> Covered:
+    line = line_cover_of(risk, kernel_of(noise)[0])
+    most, totals = line.most, line.totals
+    hidden = _at_most_declared(line.cover(epsilon, delta, level), noise)
+    upper = line.upper(most, epsilon, level)
+    low = line.lower(most, epsilon, level) if most > hidden else 0.0
     limit = hidden * (1 + 1e-9)
     limit = math.inf if limit >= most else limit  # nobody is beyond the most, however moves are rounded
     shown = math.inf  # a move from which on the databases demonstrate that it is not hidden
     if low > delta:
         each = totals.relative.values
         far = np.unique(each[(each > limit) & np.isfinite(each)])[::-1]
-        if len(far) and hiding.lower(float(far[0]), epsilon, level) > delta:
-            count = furthest_shown(lambda k: hiding.lower(float(far[k]), epsilon, level) > delta, len(far))
+        if len(far) and line.lower(float(far[0]), epsilon, level) > delta:
+            count = furthest_shown(lambda k: line.lower(float(far[k]), epsilon, level) > delta, len(far))
             shown = float(far[count - 1])
     return Covered(
-        cover=hiding.in_answers(hidden),
+        cover=line.in_answers(hidden),
         in_residuals=hidden,
         largest=float(totals.most),
         upper=max(upper, low),
         lower=low,
-        estimate=min(upper, max(low, hiding.estimate(most, epsilon))),
+        estimate=min(upper, max(low, line.estimate(most, epsilon))),
         days=totals.relative.n,
         beyond=totals.relative.above(limit),
         exposed=totals.relative.above(math.nextafter(shown, 0.0)),
@@ -304,34 +308,32 @@ def _covered(risk: AnyRisk, epsilon: float, delta: float, noise: NoiseGiven, lev
 
 def _covered_table(risk: TableRisk, epsilon: float, delta: float, noise: NoiseGiven, level: float) -> Covered:
     """The figures are those of the worst day and its worst cell."""
-    hiding = hiding_of_table(risk, noise)
-    days, found = hiding.days, hiding.judge(epsilon, delta, level)
-    worst, covers = found.worst, found.covers
-    cell, move = -1, 0.0
-    if worst.day >= 0:
-        at = slice(int(days.starts[worst.day]), int(days.starts[worst.day + 1]))
-        if days.cells[at].size:
+    table = table_cover_of(risk, noise)
+    days, found = table.days, table.judge(epsilon, delta, level)
+    covers, cell, move = found.covers, -1, 0.0
+    if found.day >= 0:
+        at = slice(int(days.starts[found.day]), int(days.starts[found.day + 1]))
+        cells, sizes = days.cells[at], np.abs(days.moves[at])
+        if cells.size:
             with np.errstate(divide="ignore"):
-                ratio = np.abs(days.moves[at]) / covers[days.cells[at]]
-            cell = int(days.cells[at][np.argmax(ratio)])
-            move = float(np.abs(days.moves[at])[np.argmax(ratio)])
-        move = math.inf if days.certain[worst.day] else move
+                worst = int(np.argmax(sizes / covers[cells]))
+            cell, move = int(cells[worst]), float(sizes[worst])
+        move = math.inf if days.certain[found.day] else move
     hidden = float(covers[cell]) if cell >= 0 else 0.0
-    whole = CoverByCell(risk.fit.cells, covers, days_of(risk).most, epsilon, delta)
     return Covered(
         cover=hidden,
         in_residuals=hidden,
         largest=move,
-        upper=max(worst.upper, worst.lower),
-        lower=worst.lower,
-        estimate=min(worst.upper, max(worst.lower, worst.estimate)),
+        upper=max(found.upper, found.lower),
+        lower=found.lower,
+        estimate=min(found.upper, max(found.lower, found.estimate)),
         days=days.count,
         beyond=int(np.count_nonzero(found.beyond)),
         exposed=int(np.count_nonzero(found.exposed)),
         people_beyond=len(np.unique(days.owner[found.beyond])),
         people=risk.results.n_individuals,
         cell=risk.fit.cells[cell] if cell >= 0 else "",
-        cells=whole.columns(),
+        cells=CoverByCell(risk.fit.cells, covers, days_of(risk).most, epsilon, delta).columns(),
     )
 
 
@@ -405,8 +407,8 @@ def cover_by_cell(
         raise InputError("`cover_by_cell` must be asked of several numbers, got one. Hint: cover.")
     epsilon, delta = finite_epsilon(epsilon), probability("delta", delta)
     level = confidence_level(risk.usual_level if level is None else level)
-    hiding = hiding_of_table(risk, noise)
-    return CoverByCell(risk.fit.cells, hiding.cover(epsilon, delta, level), days_of(risk).most, epsilon, delta)
+    hidden = table_cover_of(risk, noise).cover(epsilon, delta, level)
+    return CoverByCell(risk.fit.cells, hidden, days_of(risk).most, epsilon, delta)
 
 
 # Who did it
@@ -477,9 +479,8 @@ def moved(risk: AnyRisk, *, top: int | None = 10, key: bytes | None = None) -> W
     if isinstance(risk, TableRisk):
         return _moved_in_table(risk, top, key)
     risk = risk.unconditional if isinstance(risk, WorstRisk) else risk
-    hiding = hiding_of(risk, None)
-    moves, results = hiding.moves, results_of(risk)
-    kept, people = len(moves.starts) - 1, hiding.totals.largest.n
+    line, results = line_cover_of(risk, None), results_of(risk)
+    moves, kept, people = line.moves, len(line.moves.starts) - 1, line.totals.largest.n
     if (people if top is None else min(top, people)) > kept:
         raise InputError(
             f"`top` must be at most {kept:,}, got {'None, which is everybody' if top is None else f'{top:,}'}: people "
@@ -493,7 +494,7 @@ def moved(risk: AnyRisk, *, top: int | None = 10, key: bytes | None = None) -> W
         _named(results, order, key),
         moves.sizes[places],
         results.databases[moves.database[places]],
-        of_all=hiding.totals,
+        of_all=line.totals,
     )
 
 
