@@ -96,7 +96,7 @@ def with_noise(runs: int) -> None:
                 for run in range(runs):
                     one = one_of(draw(np.random.default_rng(run), (N, d)))
                     left = np.array([score.alone_of(kernels, move, EPSILON)])
-                    found.append((score.upper(one, EPSILON, left=left)[0], score.lower(one, EPSILON)))
+                    found.append((score.upper(one, EPSILON, noise_leaves=left)[0], score.lower(one, EPSILON)))
                 upper, lower = np.array(found).T
                 print(
                     f"{law:12s} {d:5d}  {scale:5.2f}  {truth:.3f}  {np.mean(upper >= truth):11.2f}  "

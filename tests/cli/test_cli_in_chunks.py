@@ -79,22 +79,16 @@ def test_targets_decide_the_exit_code(table: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        ([], 2, "Missing argument"),
-        (["FILE", "--database", "day", "--query", "sum(x)"], 2, "--individual"),
-        (["FILE", "--database", "day", "--individual", "who"], 2, "--query"),
         (["FILE", *ASKED, "--known", "own"], 1, "which needs everybody at once"),
         (["FILE", *ASKED, "--query", "avg(x)"], 1, "Hint: without --in-chunks, all results are held in memory"),
         (["FILE", *ASKED, "--save", "FILE"], 1, "must not replace what is read"),
-        (["FILE", *ASKED, "--json", "same", "--save", "same"], 1, "one path twice"),
         (["FILE", *ASKED, "--memory-limit", "much"], 1, "memory_limit"),
-        (["FILE", *ASKED, "--timeout", "soon"], 2, "must be a number of seconds above 0"),
         (
             ["FILE", *ASKED[:-1], "SELECT sum(x * i) FROM data, range(10000000000) AS c(i)", "--timeout", "0.3"],
             1,
             "must end within `timeout`, 0.3 seconds",
         ),
         (["FILE", *ASKED[:-1], "sum(nothing)"], 1, "does not exist"),
-        (["nowhere.parquet", *ASKED], 1, "must exist"),
     ],
 )
 def test_what_cannot_be_is_said_in_one_sentence(table: Path, arguments: list[str], code: int, words: str) -> None:

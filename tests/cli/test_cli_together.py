@@ -101,17 +101,6 @@ class TestKnown:
         assert words in run("audit", *SOURCE, "--query", "sum(amount)", *options, code=2).output
 
 
-class TestReport:
-    def test_it_is_written_with_its_key(self, run: Run) -> None:
-        shown = run("audit", *SOURCE, "--query", "sum(amount)", "--epsilon", "1", "--report", "a.html")
-        assert "Wrote a.html; a.key.json tells who is who." in shown.output
-        page = Path("a.html").read_text()
-        assert "secret" not in page
-        assert set(json.loads(Path("a.key.json").read_text())["individuals"].values()) == {
-            f"secret{k}" for k in range(6)
-        }
-
-
 class TestLedger:
     NOISE = ("--epsilon", "1", "--delta", "0", "--method", "classical", "--granularity", "0.015625", "--quiet")
 

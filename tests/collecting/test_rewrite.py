@@ -56,6 +56,10 @@ def test_states_are_shared_between_aggregates() -> None:
         ("SELECT sum(x) FROM data HAVING avg(x) > 1", "its HAVING asks for more than counts, sums and extremes"),
         ("SELECT arg_max(x, k) FROM data", "arg_max is not an aggregate that can be rewritten"),
         ("SELECT approx_count_distinct(x) FROM data", r"rewritten, as count\(DISTINCT ...\) is"),
+        (
+            "SELECT sum(x) FROM data WHERE EXISTS (SELECT 1 FROM data AS d WHERE d.k = 1)",
+            r"as x IN \(SELECT x ...\) is",
+        ),
         ("SELECT sum(x) OVER () FROM data", "it has a window function"),
         ("SELECT sum(x) FROM (SELECT * FROM data LIMIT 9)", "it reads `data` inside a subquery"),
         ("SELECT count(*) FROM data AS a JOIN data AS b ON a.k = b.k", "it reads `data` more than once"),

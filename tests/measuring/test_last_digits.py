@@ -10,6 +10,7 @@ import pytest
 import empriv
 from empriv.measuring.densities.density import Density
 from empriv.measuring.densities.selection import spread
+from empriv.measuring.given.given_risk import atom_curves, atom_epsilons
 from empriv.measuring.line.atoms import Pairs, spread_ratios
 from empriv.measuring.line.last_digits import (
     candidate_steps,
@@ -304,3 +305,30 @@ def test_classes_find_nothing_on_average_where_there_is_nothing() -> None:
             excess.append(np.mean(found[0] == 1) - np.mean(found[1] == 1))
     assert abs(np.mean(fair)) < 4 * np.std(fair) / np.sqrt(200)
     assert np.mean(same) > 10 * np.std(fair) / np.sqrt(200)
+
+
+# Given what is known
+
+
+def test_digits_count_whatever_is_known() -> None:
+    rng = np.random.default_rng(3)
+    known = rng.normal(0, 20, 100)
+    others = np.round(known + rng.normal(0, 3, 100)) + rng.normal(0, 0.03, 100)
+    results = Results.from_arrays(others + 0.4, [others])
+    risk = empriv.measure(results, known=empriv.Given(known))
+    assert risk.delta(0.1) > 0.85
+    assert risk.epsilon(0.5) > 0.5
+    assert not risk.pairs.digit_steps, "what a regression leaves over has no last digits"
+
+
+def test_epsilons_of_atoms_are_the_inverse_of_their_curves() -> None:
+    others = comb(np.random.default_rng(4), 100)
+    moved = others + np.where(np.arange(100) < 60, 0.4, 0.0)
+    pairs = pairs_of(Results.from_arrays(moved, [others]), look=True)
+    for delta in (0.05, 0.2, 0.4):
+        epsilon = atom_epsilons(pairs, delta)
+        if np.isfinite(epsilon[0]) and epsilon[0] > 0:
+            assert atom_curves(pairs, epsilon)[0, 0] == pytest.approx(delta, abs=1e-9)
+            assert atom_curves(pairs, 0.99 * epsilon)[0, 0] > delta
+        else:
+            assert atom_curves(pairs, np.array([690.0]))[0, 0] > delta

@@ -10,8 +10,7 @@ import pytest
 
 import empriv
 from empriv.measuring.densities.selection import Score, spread, spreads
-from empriv.measuring.line import laplace
-from empriv.measuring.line.risk import Block, Risk
+from empriv.measuring.line.risk import Risk
 from empriv.results import FloatArray, IntArray
 from empriv.validate.checks import leaks
 
@@ -201,50 +200,6 @@ def test_a_density_of_ones_own_needs_two_small_classes() -> None:
     assert best.delta(0.1) == risk.delta(0.1)
 
 
-# The Laplace kernel, compiled and in numpy
-
-
-@pytest.mark.skipif(
-    laplace.COMPILED is None, reason="empriv was built without a C compiler: install one, and empriv anew"
-)
-@pytest.mark.parametrize("seed", range(4))
-def test_the_compiled_path_agrees_with_numpy(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    points, without = shifted(seed)
-    epsilons = [0.0, 0.02, 0.5, 1.5, 2.5, 30.0]  # the last ones lie beyond what is taken from crossings
-    density = empriv.Kde("laplace", 0.4)
-    fast = empriv.measure(points, without, density=density)
-    found, inverse = fast.delta_i(epsilons), fast.epsilon_i(0.01)
-    monkeypatch.setattr(laplace, "COMPILED", None)
-    slow = empriv.measure(points, without, density=density)
-    np.testing.assert_allclose(found, slow.delta_i(epsilons), atol=1e-13)
-    np.testing.assert_allclose(inverse, slow.epsilon_i(0.01), rtol=1e-12)
-    assert np.array_equal(found == 0, slow.delta_i(epsilons) == 0)
-
-
-@pytest.mark.skipif(
-    laplace.COMPILED is None, reason="empriv was built without a C compiler: install one, and empriv anew"
-)
-@pytest.mark.parametrize("seed", range(3))
-def test_the_compiled_path_beside_atoms_agrees_with_numpy(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    points, without = shifted(seed)
-    # at an atom with everyone, without each, without some; and somebody without whom there is nothing else
-    points[:3] = without[:, :2] = without[4:, 9] = np.inf
-    if seed:
-        without[7] = np.inf
-    epsilons = np.array([0.0, 0.02, 0.5, 1.5, 2.0])
-    masses = np.array([np.isinf(points).mean()]), np.isinf(without).mean(axis=1)[:, None]
-
-    def curves() -> FloatArray:
-        return Block(laplace.LaplaceBlock(points, without, 0.4), *masses, slack=laplace.slack(points)).curves(epsilons)
-
-    fast = curves()
-    monkeypatch.setattr(laplace, "COMPILED", None)
-    slow = curves()
-    np.testing.assert_allclose(fast, slow, atol=1e-13)
-    assert np.array_equal(fast == 0, slow == 0)
-    assert slow.max() > 0.1
-
-
 def test_spreads_leave_atoms_out() -> None:
     rng = np.random.default_rng(3)
     values = rng.normal(size=(40, 21)).round(1)
@@ -252,15 +207,6 @@ def test_spreads_leave_atoms_out() -> None:
     values[0], values[1, 1:], values[2, 2:] = np.inf, np.inf, np.inf  # nothing is left, one value, two
     one_by_one = [spread(row[np.isfinite(row)]) for row in values]
     np.testing.assert_allclose(spreads(values), one_by_one, rtol=1e-14)
-
-
-def shifted(seed: int) -> tuple[FloatArray, FloatArray]:
-    """Points with ties, and what they are without each of eight individuals, one of whom moves them far."""
-    rng = np.random.default_rng(seed)
-    points = rng.normal(0, 3, 25).round(1)
-    without = points - rng.exponential(0.3, (8, 25)) * (rng.random((8, 25)) < 0.5)
-    without[0] -= 5.0
-    return points, without
 
 
 @pytest.mark.parametrize("kernel", empriv.KERNELS)
@@ -275,24 +221,6 @@ def test_an_exact_leak_stays_at_infinity() -> None:
     q = np.random.default_rng(0).normal(size=40)
     risk = empriv.measure(q, np.full((1, 40), 0.3))
     assert risk.delta(np.inf) == 1.0 == risk.delta([0.1, np.inf])[-1]
-
-
-def test_beyond_the_last_knot_the_ratio_stays_what_it_was() -> None:
-    atom = np.inf
-    ratio = laplace.knots_of(np.array([0.0, atom]), np.array([[1.0, 9.0], [atom, atom]]), np.ones(2)).ratio
-    assert ratio[2, 0] != ratio[1, 0]
-    assert ratio[3, 0] == ratio[2, 0]
-    assert np.isinf(ratio[:, 1]).all()
-    assert (laplace.knots_of(np.array([atom]), np.array([[atom]]), np.ones(1)).ratio == 1.0).all()
-
-
-def test_the_ratio_keeps_its_digits_where_many_are_tied() -> None:
-    """One density is e^-24 of the other where three results with everyone are tied: none of it may cancel."""
-    points, without = np.array([1.0, 1.0, 1.0, 3.0]), np.array([[3.4, 3.4, 3.4, 3.0]])
-    low, high = laplace.LaplaceBlock(points, without, 0.1).log_range()
-    weights = np.exp(-np.abs(points - 1.0) / 0.1), np.exp(-np.abs(without[0] - 1.0) / 0.1)
-    assert high[0] == pytest.approx(np.log(weights[0].sum() / weights[1].sum()), rel=1e-14)
-    assert low[0] < 0
 
 
 @pytest.mark.parametrize("outermost", [0.0, 1.0])
@@ -333,3 +261,52 @@ def test_a_count_that_did_not_come_up_is_no_leak(databases: int) -> None:
     assert leaks(empriv.measure(even, even[None] - 1.0).pairs)
     cents = np.round(rng.gamma(9.0, 100.0, databases), 2)
     assert leaks(empriv.measure(cents, cents[None] - 0.005).pairs)
+
+
+# Screening
+
+
+def risk_of(seed: int, kernel: str, draws: int) -> Risk:
+    """30 databases, 40 individuals who each change a few results, some by little and some by much."""
+    rng = np.random.default_rng(seed)
+    q = rng.normal(size=(30, draws))
+    moved = np.repeat(rng.random((40, 30, 1)) < 0.2, draws, axis=2)
+    shifts = rng.exponential(size=(40, 30, draws)) * rng.choice([-1.0, 1.0], (40, 30, draws))
+    sizes = np.geomspace(0.0003, 0.5, 40)[:, None, None]
+    return empriv.measure(q, np.where(moved, q + sizes * shifts, q), density=empriv.Kde(kernel, 0.4))
+
+
+@pytest.mark.parametrize("draws", [1, 3])
+@pytest.mark.parametrize("kernel", ["laplace", "logistic", "student", "gaussian"])
+def test_nobody_is_cleared_wrongly(kernel: str, draws: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    quick, slow = risk_of(1, kernel, draws), risk_of(1, kernel, draws)
+    cleared = ~np.isin(np.arange(40), quick._subject_rows(0.1))
+    assert 3 < cleared.sum() < 37
+    monkeypatch.setattr(Risk, "_beyond", lambda self, shifts, epsilon: np.ones(len(shifts), bool))  # noqa: ARG005
+    np.testing.assert_allclose(quick.delta_i(0.1), slow.delta_i(0.1), atol=1e-10)
+    if kernel != "gaussian":  # whose ratio grows without bound far out, where next to nothing is
+        assert np.all(slow.epsilon_i(0.0)[cleared] <= 0.1 + 1e-9)
+        assert np.any(slow.epsilon_i(0.0)[~cleared] > 0.1)
+
+
+# Any model by its own functions
+
+
+class AsModel:
+    """A kernel's mixture, handed over as a model of one's own."""
+
+    def __init__(self, kernel: str) -> None:
+        self.density = empriv.Kde(kernel, 0.4)
+
+    def fit(self, points: FloatArray, databases: IntArray) -> Any:
+        fitted = self.density.fit(points, databases)
+        names = ("name", "scores", "pdf", "cdf", "nodes")
+        return type("Model", (), {name: getattr(fitted, name) for name in names})()
+
+
+@pytest.mark.parametrize("kernel", empriv.KERNELS)
+def test_a_mixture_by_its_own_functions_has_the_figures_of_the_kernel(kernel: str) -> None:
+    q, without = Q[:9], Q_WITHOUT[:2, :9]
+    own, exact = (empriv.measure(q, without, density=d) for d in (AsModel(kernel), empriv.Kde(kernel, 0.4)))
+    np.testing.assert_allclose(own.delta_i([0.0, 0.1, 1.0]), exact.delta_i([0.0, 0.1, 1.0]), atol=1e-11)
+    np.testing.assert_allclose(own.epsilon_i(0.01), exact.epsilon_i(0.01), rtol=1e-8)

@@ -37,7 +37,7 @@ class TestScore:
         truth = gaussian_delta(float(np.linalg.norm(move)) / math.sqrt(1.25))
         assert score.estimate(one, 0.1) == pytest.approx(truth, abs=0.004)
         assert abs(score.estimate(one, 0.1) - gaussian_delta(0.3 / math.sqrt(1.25))) > 0.008  # the first number alone
-        assert truth < score.upper(one, 0.1, left=np.ones(1))[0] < truth + 0.02
+        assert truth < score.upper(one, 0.1, noise_leaves=np.ones(1))[0] < truth + 0.02
         assert 0.5 * truth < score.lower(one, 0.1) <= truth
 
     def test_as_it_is_it_covers_and_is_not_empty(self) -> None:

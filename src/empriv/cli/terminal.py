@@ -38,6 +38,8 @@ _REWORDED = (
     (r" \(--[^)]* on the command line\)", ""),
     (r", or `component` for one of them|, or fewer `threads`", ""),
     (r"\bin_chunks=False", "--in-memory"),
+    (r"\bwithout in_chunks\b", "without --in-chunks"),
+    (r"\bwithout checkpoint\b", "without --checkpoint"),
 )
 _ARGUMENT = re.compile(
     rf"""`(?P<named>{_NAMES})`|\b(?P<given>{_NAMES})=(?:(['"])(?P<text>.+?)\3|(?P<word>[\w.+-]*\w))"""

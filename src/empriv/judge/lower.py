@@ -50,7 +50,7 @@ def of_pairs(
     for start in range(0, len(b), _ROWS):
         some = slice(start, start + _ROWS)
         _, w = _cross_fitted(a if a.ndim == 1 else a[some], b[some], grid, kernel, draws)
-        out[some] = _limits(w, level)
+        out[some] = limits(w, level)
     return out
 
 
@@ -80,7 +80,7 @@ def of_anyone(
                 if score[left_out, row, k] > scores[left_out, k]:
                     scores[left_out, k] = score[left_out, row, k]
                     chosen[k, fold == left_out] = w[row, k, fold == left_out]
-    return np.asarray(_limits(chosen[None], level)[0])
+    return np.asarray(limits(chosen[None], level)[0])
 
 
 def of_people(
@@ -109,7 +109,7 @@ def of_moves(
     return of_pairs(laws + d[:, None], laws, epsilons, kernel, draws=draws, level=level)
 
 
-def _limits(w: FloatArray, level: float) -> FloatArray:
+def limits(w: FloatArray, level: float) -> FloatArray:
     """mean - 1.2 z sd/sqrt(n) along the last axis, from 0 to what n databases can show at all."""
     n = w.shape[-1]
     if n < LEAST_DATABASES:

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from empriv.judge.cover import of_moves
-from empriv.judge.lower import FOLDS, WIDENED, folds_of
+from empriv.judge.lower import FOLDS, folds_of, limits
 from empriv.judge.noise_kernels import NoiseKernel, alone
 from empriv.judge.noisy_laws import LEVELS, bound, corrections, finest
 from empriv.judge.upper import LEAST_DATABASES, likeliest_of, row_bandwidths, unseen
@@ -99,14 +99,16 @@ def _on_lattice(kernel: NoiseKernel, move: float) -> float:
 
 
 def upper(
-    one: Innovations, epsilons: npt.ArrayLike, *, level: float = 0.95, left: FloatArray | None = None
+    one: Innovations, epsilons: npt.ArrayLike, *, level: float = 0.95, noise_leaves: FloatArray | None = None
 ) -> FloatArray:
-    """(epsilons,) U of the move. ``left`` (epsilons,) is what noise alone leaves of it; without noise the gate must
-    have been passed."""
+    """(epsilons,) U of the move.
+
+    ``noise_leaves`` (epsilons,) is what noise alone leaves of it; without noise the gate must have been passed.
+    """
     grid = np.atleast_1d(np.asarray(epsilons, float))
     if not one.move.any():
         return np.zeros(len(grid))
-    most = np.ones(len(grid)) if left is None else left
+    most = np.ones(len(grid)) if noise_leaves is None else noise_leaves
     floor = unseen(one.n, grid, None, 1.0, level) * most
     if one.n < LEAST_DATABASES or np.all(most <= floor):
         return np.asarray(np.maximum(most, floor))
@@ -151,8 +153,7 @@ def lower(one: Innovations, epsilon: float, *, level: float = 0.95) -> float:
         seen = w[:, train]
         best = int(np.argmax(seen.mean(axis=1) - z * seen.std(axis=1) / np.sqrt(n)))
         own[~train] = w[best, ~train]
-    limit = own.mean() - WIDENED * z * own.std(ddof=1) / np.sqrt(n)
-    return float(np.clip(limit, 0.0, (1.0 - level) ** (1.0 / n)))
+    return float(limits(own, level))
 
 
 def _smoothed(one: Innovations, h: FloatArray) -> Innovations:

@@ -159,17 +159,6 @@ def broken(figures: Figures, limits: Mapping[str, float | None]) -> tuple[str, f
     return None
 
 
-def fits_in_one(plans: Plans, limits: Mapping[str, float | None], epsilon: float, before: FloatArray) -> int | None:
-    """How many more releases of the last plan one window takes that holds ``before`` of each plan, however long it is;
-    None where they add nothing, so that there is no end to them."""
-    if not (plans.squares[-1].any() or plans.escapes[-1].any()):
-        return None
-    last = np.zeros(len(plans.squares))
-    last[-1] = 1.0
-    found = largest(lambda more: broken(plans.figures(before + more * last, epsilon), limits) is None)
-    return None if found >= MOST else found
-
-
 _ZONES = 1  # day that some place on earth is ahead
 _TENTH = 0.1  # of the price asked for: what costs less takes no place in a window of releases, and pushes none out
 _OFFSETS = 1_000_000  # days among which the day that others are counted from is chosen
@@ -313,7 +302,7 @@ def remaining_of(connection: sqlite3.Connection, policy: Policy) -> Remaining:
         plans.figures(held, policy.epsilon),
         policy,
         more=_releases_left(spent, window.length, limits, policy.epsilon),
-        in_one=fits_in_one(plans, limits, policy.epsilon, held),
+        in_one=_fits_in_one(plans, limits, policy.epsilon, held),
     )
 
 
@@ -326,6 +315,17 @@ def _releases_left(spent: Spent, length: int, limits: Mapping[str, float | None]
         kinds = np.append(spent.kinds, len(spent.plans.squares) - 1)
         spent = replace(spent, places=np.append(spent.places, here), kinds=kinds)
     return None
+
+
+def _fits_in_one(plans: Plans, limits: Mapping[str, float | None], epsilon: float, before: FloatArray) -> int | None:
+    """How many more releases of the last plan one window takes that holds ``before`` of each plan, however long it is;
+    None where they add nothing, so that there is no end to them."""
+    if not (plans.squares[-1].any() or plans.escapes[-1].any()):
+        return None
+    last = np.zeros(len(plans.squares))
+    last[-1] = 1.0
+    found = largest(lambda more: broken(plans.figures(before + more * last, epsilon), limits) is None)
+    return None if found >= MOST else found
 
 
 def _limits(policy: Policy) -> dict[str, float | None]:

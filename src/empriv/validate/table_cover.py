@@ -292,7 +292,7 @@ class TableCover:
         one = self.innovations_of(cells, moves)
         if not one.values.any():
             return left
-        return score.upper(one, epsilons, level=level, left=left)
+        return score.upper(one, epsilons, level=level, noise_leaves=left)
 
     def distances(self, epsilon: float, delta: float, level: float) -> FloatArray:
         """(kinds,) rho: how far each kind of days moves the table, in units of what its cells hide."""

@@ -261,6 +261,8 @@ def sources_of_rows(select: exp.Select, whose: Sequence[str]) -> list[Source]:
     """
     sources, filters = _sources(select), _filters_of(select)
     if sum(len(reads_of_data(part)) for part in (*sources, *filters)) < len(reads_of_data(select)):
+        if select.find(exp.Exists) is not None:
+            raise NotDecomposable("it asks EXISTS, which is not rewritten as x IN (SELECT x ...) is")
         raise _INSIDE
     if not sources:
         raise NotDecomposable("it does not read `data` itself")

@@ -146,13 +146,13 @@ def measure_own_contribution(results: Results, given: OwnContribution, density: 
         results=results,
         unconditional=_plain(results, density),
         given=given,
-        parts=tuple(_to(results, int(row), contributions(int(row)), density) for row in rows),
+        parts=tuple(_risk_to_contributor(results, int(row), contributions(int(row)), density) for row in rows),
         names=tuple(f"contributor {place + 1}" for place in range(len(rows))),
         known=() if checked is None else (checked,),
     )
 
 
-def _to(results: Results, row: int, contribution: FloatArray, density: Density) -> Risk:
+def _risk_to_contributor(results: Results, row: int, contribution: FloatArray, density: Density) -> Risk:
     """The risk of the others to one contributor: that they can tell their own presence is to be expected."""
     others = _without_entries(results, row)
     if np.ptp(contribution) <= 1e-12 * float(np.abs(contribution).max(initial=0.0)):

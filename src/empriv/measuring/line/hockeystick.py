@@ -4,7 +4,7 @@ A *cell* is a stretch of results on which the ratio of the two densities is mono
 ``H(epsilon) = ∫ (p - e^epsilon p_i)_+`` once e^epsilon exceeds the ratio at both ends, its two masses
 ``a - e^epsilon b`` while e^epsilon is below both, and only in between is a root needed. So full cells are sorted into
 the grid of epsilons and summed cumulatively, and the work for each epsilon is the handful of cells it crosses
-(docs/method.md, "A whole curve"). Everything that makes cells (`laplace`, `mixtures`, atoms) shares
+(docs/method.md, "A whole curve"). Everything that makes cells (`laplace`, `other_kernels`, atoms) shares
 this bookkeeping.
 """
 
