@@ -23,7 +23,7 @@ import empriv
 from empriv import datasets
 from empriv.auditing.summary import with_validity
 from empriv.report import write_report
-from empriv.report.page.actions import quick_advice
+from empriv.report.actions import quick_advice
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 WIDTH, PHONE, PAPER = 1280, 390, 688

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import http.client
 import json
+import os
 import re
 import secrets
 import socket
@@ -146,6 +147,8 @@ def running(folder: Path, named: tuple[str, ...] = ()) -> Iterator[RunningDesk]:
     listening.bind(("127.0.0.1", 0))
     key = Key(listening.getsockname()[1])
     server = server_of(application(Folder.opened(folder, named), key))
+    patch = pytest.MonkeyPatch()
+    patch.setattr("empriv.app.server.warm_up", os.getpid)  # workers import what they need when they are asked
     thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
     thread.start()
     until = time.monotonic() + PATIENCE
@@ -155,6 +158,7 @@ def running(folder: Path, named: tuple[str, ...] = ()) -> Iterator[RunningDesk]:
     try:
         yield RunningDesk(folder, key.port, key.address)
     finally:
+        patch.undo()
         server.should_exit = True
         thread.join(PATIENCE)
         listening.close()

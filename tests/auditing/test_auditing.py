@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import stat
-import zipfile
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -15,13 +12,12 @@ import pytest
 import empriv
 from empriv.base.arguments import rising_epsilons
 from empriv.collecting.origins import describe
-from empriv.errors import FileFormatError, InputError
+from empriv.errors import InputError
 from empriv.measuring import measure
 from empriv.measuring.densities.density import (
     BestOf,
     Ecdf,
     Kde,
-    Model,
     VariableKde,
     density_from_json,
     density_from_text,
@@ -239,96 +235,6 @@ class TestWords:
         assert stored.sources == ("x.duckdb::t",)
         drawn = describe(empriv.subsamples(files[0], individual="who", count=5, fraction=0.5, rng=3))
         assert drawn.drawn == "random subsamples, each individual in with probability 0.5, seed 3,"
-
-
-@dataclass(frozen=True)
-class Own:
-    """A user's own density."""
-
-    def fit(self, points: np.ndarray, databases: np.ndarray) -> Model:
-        return Kde("gaussian", 0.5).fit(points, databases)
-
-
-class TestFiles:
-    @pytest.mark.slow
-    @pytest.mark.parametrize(
-        "density",
-        [Kde(), Kde("gaussian", 0.25), Kde("student", np.float64(0.3)), VariableKde("laplace", 3), Ecdf(6),
-         BestOf((Kde(), Kde("logistic", "scott")))],
-        ids=repr,
-    )  # fmt: skip
-    def test_a_loaded_audit_has_the_same_bits(self, made: empriv.Audit, tmp_path: Path, density: object) -> None:
-        before = empriv.audit(made.results, epsilon=[0.1, 0.3], density=density)  # type: ignore[arg-type]
-        before.save(tmp_path / "a.empriv")
-        after = empriv.load(tmp_path / "a.empriv")
-        assert isinstance(after, empriv.Audit)
-        assert after.density == density
-        assert after.to_json() == before.to_json()
-        np.testing.assert_array_equal(after.delta_i([0.1, 0.3]), before.delta_i([0.1, 0.3]))
-
-    def test_facts_survive(self, made: empriv.Audit, tmp_path: Path) -> None:
-        made.save(tmp_path / "a.empriv")
-        after = empriv.load(tmp_path / "a.empriv")
-        assert isinstance(after, empriv.Audit)
-        assert (after.query, after.epsilons, after.origin) == (made.query, made.epsilons, made.origin)
-        assert after.results.individuals.tolist() == WHO
-        assert stat.S_IMODE((tmp_path / "a.empriv").stat().st_mode) == 0o600
-        assert Results.load(tmp_path / "a.empriv").n_databases == 40
-
-    def test_results_are_loaded_as_results(self, made: empriv.Audit, tmp_path: Path) -> None:
-        made.results.save(tmp_path / "r.empriv")
-        assert isinstance(empriv.load(tmp_path / "r.empriv"), Results)
-        with pytest.raises(InputError, match="saved audit only"):
-            empriv.load(tmp_path / "r.empriv", density=Kde())
-
-    def test_an_own_density_must_be_given_again(self, made: empriv.Audit, tmp_path: Path) -> None:
-        before = empriv.audit(made.results, density=Own())
-        before.save(tmp_path / "a.empriv")
-        assert before.to_json()["density"]["recipe"] is None
-        with pytest.raises(InputError, match="`density` must be given: the audit was made with a density of your own"):
-            empriv.load(tmp_path / "a.empriv")
-        after = empriv.load(tmp_path / "a.empriv", density=Own())
-        assert isinstance(after, empriv.Audit)
-        assert after.delta(0.1) == before.delta(0.1)
-
-    @pytest.mark.parametrize("at", [0, 10, 200, 1000, -40, -3])
-    def test_a_damaged_file_is_said_to_be_damaged(self, made: empriv.Audit, tmp_path: Path, at: int) -> None:
-        path = tmp_path / "a.empriv"
-        made.save(path)
-        whole = path.read_bytes()
-        path.write_bytes(whole[:at])
-        with pytest.raises(FileFormatError):
-            empriv.load(path)
-
-    def test_no_flipped_byte_changes_a_figure_silently(self, made: empriv.Audit, tmp_path: Path) -> None:
-        path = tmp_path / "a.empriv"
-        made.save(path)
-        whole = path.read_bytes()
-        for at in np.random.default_rng(0).integers(0, len(whole), 60):
-            path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1 :])
-            try:
-                after = empriv.load(path)
-            except FileFormatError:
-                continue
-            assert isinstance(after, empriv.Audit)
-            assert after.delta(0.05) == made.delta(0.05)
-
-    @pytest.mark.parametrize(
-        "change",
-        [{"density": {"kind": "kde"}}, {"density": {"kind": "os.system"}}, {"density": 3}, {"epsilons": ["a"]},
-         {"epsilons": []}, {"query": 7}, {"source": {"sources": [1]}}, {"n_components": "2"}, {"component": "x"}],
-        ids=repr,
-    )  # fmt: skip
-    def test_facts_are_not_taken_on_trust(self, made: empriv.Audit, tmp_path: Path, change: dict[str, object]) -> None:
-        made.save(tmp_path / "a.empriv")
-        with zipfile.ZipFile(tmp_path / "a.empriv") as old, zipfile.ZipFile(tmp_path / "b.empriv", "w") as new:
-            for name in old.namelist():
-                content = old.read(name)
-                if name == "meta.json":
-                    content = json.dumps(json.loads(content) | change).encode()
-                new.writestr(name, content)
-        with pytest.raises(FileFormatError, match="damaged"):
-            empriv.load(tmp_path / "b.empriv")
 
 
 class TestDensityNames:

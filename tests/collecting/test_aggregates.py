@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from brute import check_against_brute_force, classify
 from exact import moments
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from brute import check_against_brute_force, classify
 from empriv.collecting import Engine, collect, databases
 from empriv.collecting.queries import query_of
 from empriv.collecting.sql.aggregates import AGGREGATES
-from empriv.collecting.sql.decomposing import decompose
+from empriv.collecting.sql.decompose import decompose
 from empriv.results import Outcome
 
 pytestmark = pytest.mark.slow

@@ -10,7 +10,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -183,42 +183,46 @@ def test_a_python_process_that_is_killed_again_and_again_is_one_clear_error(spar
     assert leftovers(spark) == []
 
 
-def starved(batches: Iterator[Any]) -> Iterator[Any]:
+def starved() -> Callable[[Iterator[Any]], Iterator[Any]]:
     """What an executor does with 800,000 entries, with 64 KiB of address space to spare."""
-    import ctypes
-    import resource
 
-    import pyarrow
+    def work(batches: Iterator[Any]) -> Iterator[Any]:
+        import ctypes
+        import resource
 
-    list(batches)
-    # One thread, as a task has one core: NumPy itself may crash where another one takes the last of the memory.
-    risk._WORKERS = 1
-    rng = np.random.default_rng(0)
-    q = rng.normal(size=365)
-    everyone = nobody_listed(q, np.zeros(365, np.int8), np.arange(365))
-    model = model_of(
-        everyone, ChunkOptions(EPSILONS, (0.0,), empriv.Kde(), None, True, 10), lambda *_: (None, None),
-        people=10_000, n_components=None, positive=lambda: True,
-    )  # fmt: skip
-    where = np.tile(np.arange(80) * 4, 10_000)
-    columns = {"individual": np.repeat(np.arange(10_000), 80), "database": where.astype(np.int32)}
-    entries = pyarrow.record_batch({**columns, "q": q[where] - 0.002 * rng.lognormal(0.0, 1.0, len(where))})
-    few = entries.slice(0, 8_000)  # what is imported when first used, is now
-    list(measured_batches(model, iter([few]), each=True, integers=True))
-    before = resource.getrlimit(resource.RLIMIT_AS)
-    ctypes.CDLL("libc.so.6").malloc_trim(0)  # what the process had before, and kept
-    now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (now + 2**16, before[1]))
-    try:
-        found = list(measured_batches(model, iter([entries]), each=True, integers=True, entries=10**9))
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, before)
-    yield pyarrow.record_batch({"pieces": [len(found)]})
+        import pyarrow
+
+        list(batches)
+        # One thread, as a task has one core: NumPy itself may crash where another one takes the last of the memory.
+        risk._WORKERS = 1
+        rng = np.random.default_rng(0)
+        q = rng.normal(size=365)
+        everyone = nobody_listed(q, np.zeros(365, np.int8), np.arange(365))
+        model = model_of(
+            everyone, ChunkOptions(EPSILONS, (0.0,), empriv.Kde(), None, True, 10), lambda *_: (None, None),
+            people=10_000, n_components=None, positive=lambda: True,
+        )  # fmt: skip
+        where = np.tile(np.arange(80) * 4, 10_000)
+        columns = {"individual": np.repeat(np.arange(10_000), 80), "database": where.astype(np.int32)}
+        entries = pyarrow.record_batch({**columns, "q": q[where] - 0.002 * rng.lognormal(0.0, 1.0, len(where))})
+        few = entries.slice(0, 8_000)  # what is imported when first used, is now
+        list(measured_batches(model, iter([few]), each=True, integers=True))
+        before = resource.getrlimit(resource.RLIMIT_AS)
+        ctypes.CDLL("libc.so.6").malloc_trim(0)  # what the process had before, and kept
+        now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (now + 2**16, before[1]))
+        try:
+            found = list(measured_batches(model, iter([entries]), each=True, integers=True, entries=10**9))
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, before)
+        yield pyarrow.record_batch({"pieces": [len(found)]})
+
+    return work  # sent by its value: this file is not there where it runs
 
 
 def test_an_executor_without_memory_says_so(spark: Any) -> None:
     with pytest.raises(QueryError, match="not enough memory"), querying():
-        spark.range(0, 1, 1, 1).mapInArrow(starved, "pieces bigint").collect()
+        spark.range(0, 1, 1, 1).mapInArrow(starved(), "pieces bigint").collect()
 
 
 def test_an_interrupted_run_leaves_nothing_and_a_second_one_goes_on_from_what_it_saved(

@@ -8,9 +8,9 @@ from sqlglot import parse_one
 from empriv.collecting import DuckDBEngine, databases
 from empriv.collecting.engines.spark.statements import kept_parts, plain_ranges, to_spark
 from empriv.collecting.queries import query_of
-from empriv.collecting.sql.decomposing import decompose
+from empriv.collecting.sql.decompose import decompose
+from empriv.collecting.sql.execute import survey
 from empriv.collecting.sql.rewrite import leave_one_out
-from empriv.collecting.sql.statement import survey
 
 NAMES = {"data": "v_data", "empriv_totals": "v_totals", "shops": "v_shops"}
 
@@ -68,7 +68,7 @@ def test_the_steps_of_a_statement_are_kept() -> None:
     data = databases("SELECT 1 AS day, 'a' AS who, 2.5 AS x", database="day", individual="who")
     plan = decompose(query_of("SELECT stddev_pop(x) FROM data"))
     with DuckDBEngine().session(data) as session:
-        statement = leave_one_out(plan, survey(session, plan))
+        statement = leave_one_out(plan, survey(session, plan)).whole()
     parts, rest = kept_parts(statement)
     names = dict(NAMES)
     for name, part in parts:

@@ -148,22 +148,29 @@ def test_noise_does_not_make_up_for_too_few_databases() -> None:
     assert "within the target; but a check objects to it" in advice.sentence
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("query", ["sum(x)", "avg(x)"])
-def test_a_cap_costs_less_than_noise_alone_and_its_error_is_what_it_says(query: str) -> None:
+@pytest.fixture(scope="module")
+def outlying() -> empriv.Databases:
+    """Amounts of which few are far beyond the others."""
     rng = np.random.default_rng(5)
     day, who = (part.ravel() for part in np.meshgrid(np.arange(200), np.arange(30)))
     x = rng.exponential(10.0, len(day)) + np.where(rng.random(len(day)) < 0.003, 600.0, 0.0)
-    data = empriv.databases(pyarrow.table({"day": day, "who": who, "x": x.round(1)}), database="day", individual="who")
-    audit = empriv.audit(data, query, known="nothing", epsilon=1.0)
-    advice = empriv.advise(audit, data, epsilon=1.0, delta=0.05, granularity=0.0625)
+    return empriv.databases(pyarrow.table({"day": day, "who": who, "x": x.round(1)}), database="day", individual="who")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("query", ["sum(x)", "avg(x)"])
+def test_a_cap_costs_less_than_noise_alone_and_its_error_is_what_it_says(
+    outlying: empriv.Databases, query: str
+) -> None:
+    audit = empriv.audit(outlying, query, known="nothing", epsilon=1.0)
+    advice = empriv.advise(audit, outlying, epsilon=1.0, delta=0.05, granularity=0.0625)
     rows = {action.code: action for action in advice.options}
     cap, noise = rows["cap"], rows["noise"]
     assert cap.meets
     assert cap is advice.best
     assert cap.error < 0.7 * noise.error
     protocol = empriv.protocols.cap_people(query, at=cap.parameters["at"])
-    capped = protocol.collect(data)
+    capped = protocol.collect(outlying)
     alone = float(np.abs(capped.q - audit.results.q).mean())
     assert alone <= cap.error <= alone + cap.parameters["noise"] * 1.05
     assert "people.added_0" in cap.toml
@@ -174,18 +181,14 @@ def test_a_cap_costs_less_than_noise_alone_and_its_error_is_what_it_says(query: 
 
 
 @pytest.mark.slow
-def test_a_cap_for_many_publications_needs_less_noise_for_all_of_them() -> None:
-    rng = np.random.default_rng(5)
-    day, who = (part.ravel() for part in np.meshgrid(np.arange(200), np.arange(30)))
-    x = rng.exponential(10.0, len(day)) + np.where(rng.random(len(day)) < 0.003, 600.0, 0.0)
-    data = empriv.databases(pyarrow.table({"day": day, "who": who, "x": x.round(1)}), database="day", individual="who")
-    audit = empriv.audit(data, "sum(x)", known="nothing", epsilon=1.0).repeated(12)
-    rows = {action.code: action for action in empriv.advise(audit, data, epsilon=1.0, delta=0.05).options}
+def test_a_cap_for_many_publications_needs_less_noise_for_all_of_them(outlying: empriv.Databases) -> None:
+    audit = empriv.audit(outlying, "sum(x)", known="nothing", epsilon=1.0).repeated(12)
+    rows = {action.code: action for action in empriv.advise(audit, outlying, epsilon=1.0, delta=0.05).options}
     cap, noise = rows["cap"], rows["noise"]
     assert cap.meets
     assert cap.error < 0.7 * noise.error
     assert "--times 12" in cap.command
     assert "--bound" not in cap.command  # publications add up the influences that were seen
-    capped = empriv.protocols.cap_people("sum(x)", at=cap.parameters["at"]).collect(data)
+    capped = empriv.protocols.cap_people("sum(x)", at=cap.parameters["at"]).collect(outlying)
     again = empriv.audit(capped, known="nothing", epsilon=1.0).repeated(12)
     assert empriv.design_noise(again, epsilon=1.0, delta=0.05).holds

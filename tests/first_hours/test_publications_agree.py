@@ -12,9 +12,9 @@ import pytest
 
 import empriv
 from empriv.cli.ledger import left_words
-from empriv.report.charts.publications_chart import publications_chart
+from empriv.report.audit_page import again_of, again_with
+from empriv.report.charts.curves import publications_chart
 from empriv.report.gather import gather
-from empriv.report.page.audit_page import again_of, again_with
 
 EPSILON, DELTA, DAYS = 1.0, 0.05, 120
 
@@ -53,7 +53,7 @@ def test_all_say_the_same_number(law: str, tmp_path: Path) -> None:
     chart = publications_chart(made)
     assert chart is not None
     said = again_of(made, chart)
-    assert number_in(said.said[0]) == often.by_bound
+    assert number_in(said["said"][0]) == often.by_bound
     told = audit.publications(EPSILON)
     drawn = dict(zip(chart.data["publications"], chart.data["upper figure"], strict=True))
     for count in (1, 2, 52):
@@ -68,7 +68,7 @@ def test_all_say_the_same_number(law: str, tmp_path: Path) -> None:
     assert 6 <= fits < 40
     with_noise = again_with(noise)
     assert with_noise is not None
-    assert number_in(with_noise.said[0]) == fits
+    assert number_in(with_noise["said"][0]) == fits
     policy = empriv.Policy(epsilon=EPSILON, delta=DELTA, window=1000)
     ledger = empriv.Ledger(tmp_path / "a.ledger", policy=policy)
     results = audit.results
@@ -97,13 +97,13 @@ def test_all_say_the_same_number_of_the_flights(tmp_path: Path) -> None:
     made = gather(audit, targets=[(EPSILON, DELTA)])
     said = again_of(made, publications_chart(made))
     assert said is not None
-    assert number_in(said.said[0]) == audit.how_often(epsilon=EPSILON, delta=DELTA).by_bound
+    assert number_in(said["said"][0]) == audit.how_often(epsilon=EPSILON, delta=DELTA).by_bound
     noise = empriv.design_noise(audit, epsilon=EPSILON, delta=DELTA, times=12, granularity=0.01)
     fits = noise.how_often().by_bound
     with_noise = again_with(noise)
     assert with_noise is not None
     policy = empriv.Policy(epsilon=EPSILON, delta=DELTA, window=1000)
-    assert number_in(with_noise.said[0]) == fits >= 12
+    assert number_in(with_noise["said"][0]) == fits >= 12
     ledger = empriv.Ledger(tmp_path / "a.ledger", policy=policy)
     for number, place in enumerate((100, 200), 1):
         answer, label = float(audit.results.q[place]), audit.results.databases[place]

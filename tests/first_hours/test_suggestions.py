@@ -142,7 +142,7 @@ def commands_in_hints() -> list[str]:
 
 # Where only Python comes: functions of the user's own, Spark, and values that no command takes.
 PYTHON_ALONE = re.compile(
-    r"collecting/(functions|engines/spark)/|protocols/|datasets|measuring/densities/|"
+    r"collecting/(function_|engines/spark/)|protocols/|datasets|measuring/densities/|"
     r"measuring/tables/table_risk|collecting/assemble|measuring/given/definition4|collecting/run_query|"
     r"auditing/(make_audit|updating)|noise/noise.py|noise/judging|auditing/(chunked|memory|totals)|validate/(checks|covers)|ledger/values"
 )

@@ -16,7 +16,7 @@ from scipy.stats import norm
 
 from empriv.errors import InputError, RefusalError
 from empriv.ledger import Figures, Ledger, Policy, PriceEntry, Prices, ReleaseEntry, identity_of
-from empriv.ledger.budget import Plans, windows_with
+from empriv.ledger.limits import Plans, windows_with
 from empriv.ledger.values import day_of, window_of
 
 EPSILON, DELTA = 1.0, 0.05

@@ -13,7 +13,7 @@ import pytest
 import empriv
 from empriv.comparing.comparison import rows_of
 from empriv.errors import InputError
-from empriv.report.charts.errors_chart import errors_chart
+from empriv.report.comparison_page import errors_chart
 from report.cases import NASTY, results
 
 

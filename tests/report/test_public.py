@@ -14,7 +14,7 @@ from click.testing import CliRunner
 import empriv
 from empriv.cli.main import main
 from empriv.collecting.origins import Origin
-from empriv.report.page.public import rounded_up
+from empriv.report.writing import rounded_up
 from report.cases import NASTY
 
 TARGET = "delta <= 0.2 at 0.1"

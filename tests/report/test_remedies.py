@@ -9,9 +9,8 @@ import pytest
 import empriv
 from empriv.measuring.tables import measure_table
 from empriv.report.charts.all_charts import chart
-from empriv.report.remedies import _merged, remedies
+from empriv.report.charts.table_chart import _merged, remedies, remedy_sentence
 from empriv.results import Results
-from empriv.words.table_words import remedy_sentence
 
 BY_BOTH = "SELECT ward, age, count(*) AS patients FROM data GROUP BY ward, age"
 BY_WARD = "SELECT ward, count(*) AS patients FROM data GROUP BY ward"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import tracemalloc
 import zipfile
 import zlib
@@ -40,11 +41,16 @@ def audit(data: Any) -> empriv.Audit:
     return empriv.audit(data, "sum(amount)")
 
 
-@pytest.fixture
-def saved(audit: empriv.Audit, tmp_path: Path) -> Path:
-    path = tmp_path / "noise.empriv"
+@pytest.fixture(scope="module")
+def made(audit: empriv.Audit, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("made") / "noise.empriv"
     empriv.design_noise(audit, epsilon=1.0, delta=0.0, method="classical", granularity=G).save(path)
     return path
+
+
+@pytest.fixture
+def saved(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copy(made, tmp_path / "noise.empriv"))
 
 
 def rewrite(path: Path, change: Callable[[dict[str, Any], dict[str, Any]], None], *, level: int = 6) -> None:
@@ -194,7 +200,6 @@ def at(place: Any, value: Any) -> Callable[[Any], Any]:
     "forge",
     [
         array("q", lambda q: q.astype(complex)),
-        array("q", lambda q: q.astype(str)),
         array("q", lambda q: q.astype(object)),
         array("q", lambda q: q.astype(np.float32)),
         array("q", lambda q: q[:, None]),
@@ -203,30 +208,24 @@ def at(place: Any, value: Any) -> Callable[[Any], Any]:
         array("entry_q", at(0, np.inf)),
         array("entry_q", lambda q: q.astype("V8")),
         array("outcomes", at(0, 9)),
-        array("outcomes", at(0, -1)),
         array("outcomes", at(0, 2)),
         array("outcomes", lambda codes: codes.astype(float)),
         array("entry_outcomes", at(0, 17)),
-        array("starts", at(0, -3)),
         array("starts", at(1, -3)),
         array("starts", at(-1, 10**15)),
         array("starts", lambda starts: starts.astype(float)),
         array("entry_database", at(0, -1)),
-        array("entry_database", at(0, 10**6)),
         array("entry_database", at(1, 0)),  # the first person twice in the first database
         array("individuals", at(1, "p0")),
         array("databases", at(1, 0)),
         array("databases", lambda labels: labels.reshape(2, -1)),
         fact("components", 5),
-        fact("components", [1, 2]),
         fact("components", "ab"),
         fact("draws", 0),
         fact("draws", True),
         fact("draws", 2.0),
-        fact("draws", "7"),
         fact("draws", 10**30),
         fact("epsilon", float("nan")),
-        fact("epsilon", float("inf")),
         fact("epsilon", -1.0),
         fact("epsilon", 10**400),
         fact("delta", float("nan")),
@@ -234,10 +233,9 @@ def at(place: Any, value: Any) -> Callable[[Any], Any]:
         fact("law", None),
         fact("law", {"granularity": "nan", "parts": []}),
         fact("density", {"kind": "kde", "kernel": "laplace", "bandwidth": float("nan")}),
-        fact("density", [1]),
         fact("presence", 7),
+        fact("given", True),  # that what is known was taken out, of a file that says nothing of it
         fact("kind", ["noise"]),
-        fact("kind", {}),
         fact("version", -1.5),
     ],
 )

@@ -22,7 +22,7 @@ from empriv.cli.main import main
 from empriv.collecting.origins import describe
 from empriv.errors import RefusalError
 from empriv.ledger import Content, Figures, Policy, Prices, Release, ReleaseEntry, identity_of
-from empriv.ledger.budget import Plans
+from empriv.ledger.limits import Plans
 
 DAYS, PEOPLE, DAY = 30, 8, 3
 SUM = "sum(x)"
@@ -285,14 +285,14 @@ def test_days_of_the_datas_own_are_released_at_their_price(tmp_path: Path) -> No
 
 
 def test_undated_releases_leave_the_window_with_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from empriv.ledger import budget
+    from empriv.ledger import limits
 
     ledger = windowed(tmp_path, "30d", 1)
     ledger.release(priced("2020-01-01", dated=False), lambda: 1.0)
     with pytest.raises(RefusalError):
         ledger.release(priced("2021-01-01", dated=False), lambda: 1.0)
     later = TODAY.toordinal() + 31
-    monkeypatch.setattr(budget, "today", lambda: later)
+    monkeypatch.setattr(limits, "today", lambda: later)
     ledger.release(priced("2021-01-01", dated=False), lambda: 1.0)
 
 

@@ -29,7 +29,7 @@ from empriv.base.scratch import scratch_directory
 from empriv.collecting import DuckDBEngine
 from empriv.collecting.engines.duckdb import sandbox
 from empriv.collecting.engines.engine import BeyondLimits
-from empriv.errors import EmprivError, InputError, QueryError, SourceError
+from empriv.errors import EmprivError, SourceError
 from empriv.results import Results
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="DuckDB runs in this process there: run it on Linux")
@@ -198,18 +198,19 @@ def test_it_is_there_when_a_limit_is_given(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize(
-    ("query", "kind", "said"),
+    ("query", "said"),
     [
-        ("avg(nothing)", QueryError, "a column 'nothing'"),
-        ("sum(CAST(kind AS INTEGER))", QueryError, "fails on every database"),
-        ("sum(x", QueryError, "cannot be parsed|parenthes|must be"),
+        ("avg(nothing)", "a column 'nothing'"), ("sum(CAST(kind AS INTEGER))", "fails on every database"),
+        ("sum(x", "cannot be parsed|parenthes|must be"), ("avg(x)", "`database` must not be NULL"),
     ],
-)
-def test_errors_are_the_same_sentences(query: str, kind: type[EmprivError], said: str) -> None:
+)  # fmt: skip
+def test_errors_are_the_same_sentences(query: str, said: str) -> None:
     sentences = []
+    part = rows().assign(day=lambda given: given["day"].where(given["k"] > 0))
+    data = empriv.databases(part, database="day", individual="who") if "NULL" in said else frame()
     for alone in (False, True):
-        with pytest.raises(kind, match=said) as caught:
-            empriv.collect(frame(), query, engine=DuckDBEngine(sandbox=alone), notice=lambda _: None)
+        with pytest.raises(EmprivError, match=said) as caught:
+            empriv.collect(data, query, engine=DuckDBEngine(sandbox=alone), notice=lambda _: None)
         sentences.append(str(caught.value))
     assert sentences[0] == sentences[1]
 
@@ -229,17 +230,6 @@ def test_labels_without_end_are_refused(who: Any) -> None:
     ):
         with pytest.raises(SourceError, match="named by at most 1,000 characters, got 2,0"):
             empriv.collect(data, lambda given: len(given["x"]), jobs=1)
-
-
-def test_settings_and_sources_that_are_wrong() -> None:
-    with pytest.raises(InputError, match="settings that DuckDB understands"):
-        empriv.collect(frame(), "avg(x)", memory_limit="much")
-    twice = rows().rename(columns={"k": "X"})
-    with pytest.raises(SourceError, match="different names"):
-        empriv.collect(empriv.databases(twice, database="day", individual="who"), "count(*)", timeout=60)
-    part = rows().assign(day=lambda given: given["day"].where(given["k"] > 0))
-    with pytest.raises(SourceError, match="`database` must not be NULL"):
-        empriv.collect(empriv.databases(part, database="day", individual="who"), "count(*)", timeout=60)
 
 
 @pytest.fixture

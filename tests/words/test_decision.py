@@ -10,8 +10,7 @@ import pytest
 import empriv
 from empriv.errors import InputError
 from empriv.words.decision import DAY, Case, Covered, JudgedTarget, NoisyAnswer, decide
-from empriv.words.nouns import Nouns, database_noun, individual_noun
-from empriv.words.sentences import amount
+from empriv.words.sentences import Nouns, amount, database_noun, individual_noun
 
 MET = JudgedTarget("delta", 0.05, 0.0, 0.007, 0.036)
 OPEN = replace(MET, upper=0.07)

@@ -17,7 +17,7 @@ from empriv.auditing.summary import (
 )
 from empriv.measuring.tables.leaks import combination
 from empriv.measuring.tables.table_risk import TableRisk
-from empriv.words.table_words import cells_that_follow, many_outcomes, more_leaks
+from empriv.words.sentences import cells_that_follow, many_outcomes, more_leaks
 
 
 @pytest.fixture(scope="module")

@@ -269,9 +269,9 @@ def counted_in_words(
 ) -> dict[str, Any]:
     """What the choices make, for the page to show beside them."""
     from empriv.collecting.profile import are_receipts_of
-    from empriv.words.planning import presets_within
-    from empriv.words.planning import reach as reach_in_words
-    from empriv.words.what_is_known import what_samples_hide
+    from empriv.words.decision import presets_within
+    from empriv.words.decision import reach as reach_in_words
+    from empriv.words.sentences import what_samples_hide
 
     columns = {column.name: column for column in table.columns}
     picked = columns[chosen.individual[0]] if len(chosen.individual) == 1 else None

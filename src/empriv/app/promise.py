@@ -32,9 +32,8 @@ from empriv.base.targets import goal_of, parse_target
 from empriv.base.text import shortened
 from empriv.cli.config import NOTHING, Settings
 from empriv.errors import EmprivError, InputError
-from empriv.words.decision import guess
-from empriv.words.nouns import Nouns, individual_noun
-from empriv.words.planning import PRESETS, beyond_reach, promised
+from empriv.words.decision import PRESETS, beyond_reach, guess, promised
+from empriv.words.sentences import Nouns, individual_noun
 
 OWN, AUTO, SOME = "own", "auto", "some"
 TARGETS = {f"delta <= {delta:g} at {epsilon:g}": key for key, (_, epsilon, delta, _) in PRESETS.items()}

@@ -225,7 +225,7 @@ def count_of(settings: Settings) -> DataReach:
     from empriv.judge.upper import LEAST_DATABASES
     from empriv.ledger.values import label_text
     from empriv.validate.bounds import floor
-    from empriv.words.planning import too_few
+    from empriv.words.decision import too_few
 
     with engine_beside() as engine:
         counted = count(engine, source_of(with_parsed_copy(settings)))

@@ -57,7 +57,7 @@ from empriv.validate.covers import CoverByCell, WhoMoved, cover, cover_by_cell, 
 from empriv.validate.verdict import PASS, PRESENCES, on_the_day, verdict
 from empriv.words.decision import Decision, decide
 from empriv.words.message import Message
-from empriv.words.nouns import Nouns, database_noun, individual_noun
+from empriv.words.sentences import Nouns, database_noun, individual_noun
 
 if TYPE_CHECKING:
     import empriv

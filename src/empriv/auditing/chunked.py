@@ -225,7 +225,7 @@ def measure_stream(
     everyone = options.one_number(streamed.everyone)
 
     def positive() -> bool:
-        with closing(streamed.stretches(0)) as chunks:
+        with closing(streamed.chunks(0)) as chunks:
             return all(all_positive(options.one_number(chunk)) for chunk in chunks)
 
     count = None if streamed.everyone.components is None else len(streamed.everyone.components)
@@ -234,12 +234,12 @@ def measure_stream(
     with ExitStack() as stack:
         saved = None
         if checkpoint is not None:
-            mark = _mark(query, model, streamed.n_stretches)
+            mark = _mark(query, model, streamed.n_chunks)
             saved = stack.enter_context(open_checkpoint(checkpoint, mark, of="query, options or results with everyone"))
             for piece in saved.pieces.values():  # at most one: the totals so far, after the number of their chunks
                 n_done, totals = int.from_bytes(piece[:8]), Totals.from_bytes(piece[8:], everyone)
-        advance = stack.enter_context(progress_bar(streamed.n_stretches, "Measuring in chunks", show=progress))
-        chunks = stack.enter_context(closing(streamed.stretches(n_done)))
+        advance = stack.enter_context(progress_bar(streamed.n_chunks, "Measuring in chunks", show=progress))
+        chunks = stack.enter_context(closing(streamed.chunks(n_done)))
         advance(n_done)
         for chunk in chunks:
             totals = _added(totals, measure_chunk(model, options.one_number(chunk)).totals, model.keep)

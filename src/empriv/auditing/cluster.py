@@ -39,9 +39,8 @@ if TYPE_CHECKING:
     from empriv.collecting import Databases
     from empriv.collecting.engines.engine import ClusterEngine, ClusterSession
     from empriv.collecting.queries import Query
+    from empriv.collecting.sql.execute import Statement
     from empriv.collecting.sql.printing import Node
-    from empriv.collecting.sql.rewrite import Stages
-    from empriv.collecting.sql.statement import Statement
 
 # Entries measured at once: docs/scale.md has the memory that this takes.
 ENTRIES = 500_000
@@ -67,7 +66,8 @@ def measure_on_cluster(
 
     None, and nothing is measured, where ``unless`` says so of the session.
     """
-    from empriv.collecting.sql.statement import admit, all_positive, components_of, count_individuals
+    from empriv.collecting.sql.execute import admit, all_positive, count_individuals
+    from empriv.collecting.sql.groups import components_of
 
     with (
         _rewritten(data, query),
@@ -105,7 +105,8 @@ def measure_on_cluster(
 
 def everyone_on_cluster(engine: ClusterEngine, data: Databases, query: Query) -> Results:
     """Results of a query that gives one number, with everyone alone; `NotDecomposable` as above."""
-    from empriv.collecting.sql.statement import admit, components_of
+    from empriv.collecting.sql.execute import admit
+    from empriv.collecting.sql.groups import components_of
 
     with _rewritten(data, query), engine.session(data) as session:
         admit(session, query)
@@ -128,7 +129,7 @@ def _rewritten(data: Databases, query: Query) -> Iterator[None]:
     """Within, a query is asked that can be rewritten; which is seen before anything is opened."""
     from empriv.collecting.engines.engine import FailedOnRows
     from empriv.collecting.sql.aggregates import NotDecomposable
-    from empriv.collecting.sql.decomposing import decompose
+    from empriv.collecting.sql.decompose import decompose
 
     decompose(query, data.individual)
     try:
@@ -139,25 +140,19 @@ def _rewritten(data: Databases, query: Query) -> Iterator[None]:
 
 def _prepared(
     session: ClusterSession, query: Query, names: list[str] | None, component: str | None
-) -> tuple[Query, Results, Statement, Stages, int]:
-    """The query that gives the component, its results with everyone, its statement in steps, and which item it is."""
-    from empriv.collecting.engines.engine import FailedOnRows
-    from empriv.collecting.sql.advice import explained
-    from empriv.collecting.sql.decomposing import decompose
-    from empriv.collecting.sql.statement import only_component, prepare
+) -> tuple[Query, Results, Statement, int]:
+    """The query that gives the component, its results with everyone, its statement, and which item it is."""
+    from empriv.collecting.sql.decompose import decompose
+    from empriv.collecting.sql.execute import prepare
+    from empriv.collecting.sql.groups import only_component
 
     item = 0
     if names is not None and component is not None:
         query, item = only_component(query, names.index(component), component)
-    try:
-        statement = prepare(session, decompose(query, session.whose), by_label=True)
-    except FailedOnRows as error:
-        # Where the cause is known, running the query once per individual would only fail again.
-        raise explained(session, query, error) from None
-    steps = statement.steps()
-    for name, table in steps.tables:
+    statement = prepare(session, decompose(query, session.whose), by_label=True)
+    for name, table in statement.rewritten.tables():
         session.store(name, table)
-    return query, statement.everyone(steps), statement, steps, item
+    return query, statement.everyone(), statement, item
 
 
 def _collected(
@@ -169,10 +164,10 @@ def _collected(
     component: str | None,
 ) -> _Collected:
     from empriv.collecting.deletion import verify
-    from empriv.collecting.sql.statement import members
+    from empriv.collecting.sql.execute import members
 
-    asked, everyone, statement, steps, item = _prepared(session, query, names, component)
-    entries = statement.entries(steps, item)
+    asked, everyone, statement, item = _prepared(session, query, names, component)
+    entries = statement.entries(item)
     verified, n = None, everyone.n_databases
     # A group alone is asked for by a table that is here only; and no driver holds databases of any size.
     if not query.groups and statement.facts.rows <= _MOST_VERIFIED * n:

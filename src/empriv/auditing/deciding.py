@@ -152,8 +152,8 @@ def reasons_against(noise: Noise | TableNoise, audit: Audit, verdicts: Sequence[
 def _keeps(noise: Noise | TableNoise, verdict: Verdict) -> bool:
     """Whether noise was designed for these targets, or for stricter ones."""
     met = all(target.name == "delta" and noise.delta <= target.limit for target in verdict.targets)
-    there = noise.presence == "both" or verdict.presence == "random"
-    return met and there and noise.epsilon <= verdict.epsilon
+    on_the_day = noise.presence == "both" or verdict.presence == "random"
+    return met and on_the_day and noise.epsilon <= verdict.epsilon
 
 
 def typical_answer(results: Results) -> float:

@@ -36,8 +36,7 @@ from empriv.measuring.measures import measure_known
 from empriv.measuring.tables import GivenTableRisk, measure_given_table
 from empriv.results import Results
 from empriv.validate.bounds import floor
-from empriv.words.message import Message
-from empriv.words.what_is_known import nothing_known
+from empriv.words.message import Message, nothing_known
 
 if TYPE_CHECKING:
     from empriv.auditing.audit import Audit

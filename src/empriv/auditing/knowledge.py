@@ -29,8 +29,7 @@ from empriv.measuring.given.reader_knowledge import (
 from empriv.measuring.given.regression import Term
 from empriv.measuring.tables import GivenTableRisk, measure_given_table
 from empriv.results import Results
-from empriv.words.message import Message
-from empriv.words.what_is_known import nothing_known
+from empriv.words.message import Message, nothing_known
 
 KnownRisk = GivenRisk | GivenTableRisk | WorstRisk
 

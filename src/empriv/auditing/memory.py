@@ -27,10 +27,10 @@ from empriv.collecting.queries import Query, query_of
 from empriv.collecting.run_query import Run, run_query, say_of_databases
 from empriv.collecting.sources import Databases, Files, Frame, Select, Stored, Table
 from empriv.collecting.sql.aggregates import NotDecomposable
-from empriv.collecting.sql.decomposing import decompose
-from empriv.collecting.sql.execute import stream
+from empriv.collecting.sql.decompose import decompose
+from empriv.collecting.sql.execute import admit, most_entries, stream
+from empriv.collecting.sql.groups import components_of
 from empriv.collecting.sql.rerun import to_stderr
-from empriv.collecting.sql.statement import admit, components_of, most_entries
 from empriv.errors import InputError
 from empriv.measuring import GivenRisk
 from empriv.measuring.densities.density import Density

@@ -23,10 +23,18 @@ from empriv.validate.checks import leak_sentence
 from empriv.validate.covers import has_line_cover, line_cover_of, results_of
 from empriv.validate.table_checks import from_below
 from empriv.words import sentences as words
-from empriv.words.outcomes import outcome_name
-from empriv.words.sentences import number, people, percent
-from empriv.words.table_words import cells_in_words, cells_that_follow, many_outcomes, more_leaks, riskiest_cells
-from empriv.words.what_is_known import what_samples_hide
+from empriv.words.sentences import (
+    cells_in_words,
+    cells_that_follow,
+    many_outcomes,
+    more_leaks,
+    number,
+    outcome_name,
+    people,
+    percent,
+    riskiest_cells,
+    what_samples_hide,
+)
 
 if TYPE_CHECKING:
     from empriv.auditing.audit import Audit

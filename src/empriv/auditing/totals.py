@@ -30,7 +30,7 @@ from empriv.validate.checks import checks_of, leak_check
 from empriv.validate.covers import LineCover, line_cover_of
 from empriv.validate.line_bounds import lower_of_people, upper_of_people
 from empriv.words.message import Message
-from empriv.words.outcomes import outcome_code, outcome_name
+from empriv.words.sentences import outcome_code, outcome_name
 
 LEVEL = 0.95
 """Confidence of the bounds, which are totalled when people are measured."""

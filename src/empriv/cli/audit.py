@@ -1,7 +1,8 @@
-"""The commands `audit`, `show` and `demo`: an audit is made, read or shown, and printed in the same words."""
+"""The commands `audit`, `show`, `demo` and `export`: an audit is made, read, printed, and exported for the record."""
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -13,10 +14,10 @@ from empriv.cli.inputs import (
     audit_of,
     check_targets,
     check_trust,
-    density_from_name,
     key_of,
     paths_read,
     saved_audit,
+    saved_noise,
     source_of,
 )
 from empriv.cli.options import (
@@ -39,7 +40,7 @@ from empriv.cli.options import (
     unit_option,
     verbose_option,
 )
-from empriv.cli.running import LOOKING, bar_of, engine_of, finish, interruptible, limits_of, write_json
+from empriv.cli.running import at_the_data, finish, limits_of, say_written, write_json, write_text, write_to
 from empriv.cli.terminal import echo, quoted, quoted_path
 from empriv.errors import InputError
 
@@ -102,8 +103,7 @@ def audit(
         if not getattr(settings, name):
             raise click.UsageError(f"Missing option '--{name}'.")
     try:
-        settings.check_known()
-        density_from_name(settings.density)
+        settings.check()
     except InputError as error:
         raise click.UsageError(str(error)) from None
     if config is not None and not trust_config:
@@ -122,8 +122,8 @@ def audit(
         text = (write_config, lambda finished: repeats)  # noqa: ARG005
     rows = partial(source_of, settings)
     finish(
-        lambda engine: audit_of(settings, engine), settings, save=settings.save, text=text, rows=rows,
-        here=bool(settings.in_chunks or settings.checkpoint),
+        lambda engine: audit_of(settings, engine), settings, text=text, rows=rows,
+        in_this_thread=bool(settings.in_chunks or settings.checkpoint),
     )  # fmt: skip
 
 
@@ -132,11 +132,10 @@ def _estimate(settings: Settings) -> None:
     from empriv.auditing.memory import estimate
     from empriv.collecting.run_query import Run
 
-    bar = bar_of((LOOKING,), quiet=settings.silent)
-    bar.begin(LOOKING)
-    with engine_of(limits_of(settings)) as engine:
-        cost = interruptible(lambda: estimate(source_of(settings), settings.query, Run(engine=engine)))
-    bar.pause()
+    cost = at_the_data(
+        lambda engine: estimate(source_of(settings), settings.query, Run(engine=engine)), limits_of(settings),
+        quiet=settings.silent,
+    )  # fmt: skip
     if settings.json is not None:
         write_json(settings.json, cost.to_json())
     if not settings.silent:
@@ -165,7 +164,7 @@ def _update(path: str, settings: Settings) -> None:
         return made if settings.times is None else made.repeated(settings.times)
 
     finish(
-        grown, settings, save=settings.save or path,
+        grown, replace(settings, save=settings.save or path),
         further=lambda made: (made.anytime_bounds(made.epsilons[0]).sentence,),
     )  # fmt: skip
 
@@ -229,13 +228,69 @@ def demo(epsilon: tuple[float, ...] | None) -> None:
 
     asked = {
         "files": (str(flights()),), "database": "date", "individual": ("aircraft",), "query": (DEMO_QUERY,),
-        "target": (DEMO_TARGET,), "unit": "min", "top": 0, "report": _DEMO_PAGE, "epsilon": epsilon,
+        "target": (DEMO_TARGET,), "unit": "min", "top": 0, "report": _DEMO_PAGE,
+        "save": _DEMO_SAVED, "epsilon": epsilon,
     }  # fmt: skip
     settings = settings_of({}, asked)
     check_targets((_DEMO_PAGE, _DEMO_SAVED), ())
     named = ("--database", "date", "--individual", "aircraft", "--query", DEMO_QUERY, "--unit", "min")
     advise = " ".join(("empriv advise", quoted_path(flights()), *map(quoted, named)))
     finish(
-        lambda engine: audit_of(settings, engine), settings, save=_DEMO_SAVED, exits=False,
+        lambda engine: audit_of(settings, engine), settings, exits=False,
         rows=partial(source_of, settings), advise=advise,
     )  # fmt: skip
+
+
+@click.command()
+@click.argument("path", metavar="SAVED")
+@target_options
+@click.option("--noise", metavar="FILE", help="Saved noise that the answer is released with.")
+@click.option("--dpia", metavar="PATH", help="Write a section of an impact assessment: .md or .html.")
+@click.option("--public", metavar="PATH", help="Write the page that may be published (.html): decision and promise.")
+@click.option("--registry", metavar="PATH", help="Write an entry of OpenDP's registry of deployments (YAML).")
+@click.option("--curator-type", metavar="TYPE", help="With --registry: Government, Industry or Nonprofit.")
+@click.option("--review", default="", metavar="DATE", help="When the release is to be reviewed, such as 2030-01-31.")
+@click.option("--exception", default="", metavar="TEXT", help="Why something that is not a pass is accepted.")
+@click.option("--checker", default="", metavar="NAME", help="Who checked it.")
+@unit_option
+def export(
+    path: str, noise: str | None, dpia: str | None, public: str | None, registry: str | None, curator_type: str | None,
+    review: str, exception: str, checker: str, **given: Any,
+) -> None:  # fmt: skip
+    """Write files for the record of an audit that was saved with --save: the same decision as on its page.
+
+    \b
+    Examples:
+      empriv export audit.empriv --target "delta <= 0.05 at 0.1" --dpia release.md --review 2030-01-31
+      empriv export audit.empriv --target "delta <= 0.05 at 0.1" --noise noise.empriv \\
+        --public page.html --registry entry.yaml --curator-type Government
+    """
+    if dpia is None and public is None and registry is None:
+        raise click.UsageError("--dpia, --public or --registry must be given.")
+    if dpia is not None and not dpia.lower().endswith((".md", ".html")):
+        raise click.UsageError("--dpia must end in .md or .html.")
+    if registry is not None and curator_type is None:
+        raise click.UsageError("--registry needs --curator-type: Government, Industry or Nonprofit.")
+    settings = settings_of({}, given)
+    check_targets((dpia, public, registry), (path, noise))
+    from empriv.auditing.deciding import verdicts_on
+    from empriv.report.export import Accepted, html_of, impact_assessment, markdown_of, registry_entry, to_fill, yaml_of
+
+    audit = saved_audit(path, settings)
+    verdicts = verdicts_on(audit, settings.targets)
+    if not verdicts:
+        raise click.UsageError("Missing option '--target', which the audit was not made with.")
+    saved = None if noise is None else saved_noise(noise, "--noise").certified_for(audit.alone)
+    if dpia is not None:
+        command = ["empriv", "show", path, *(part for text in settings.target for part in ("--target", text))]
+        accepted = Accepted(review, exception, checker, shlex.join(command))
+        sections = impact_assessment(audit, verdicts, noise=saved, accepted=accepted)
+        write_text(dpia, (html_of if dpia.lower().endswith(".html") else markdown_of)(sections), mode=0o600)
+    if public is not None:
+        write_to(public, lambda target: audit.report(target, public=True, verdicts=verdicts, noise=saved))
+    if registry is not None:
+        entry = registry_entry(audit, verdicts, curator_type=curator_type or "", noise=saved)
+        write_text(registry, yaml_of(entry))
+    say_written(*filter(None, (dpia, public, registry)))
+    if registry is not None and (unfilled := to_fill(entry)):
+        echo(f"To be filled in, in {registry}: {', '.join(unfilled)}.")

@@ -17,7 +17,6 @@ from empriv.cli.inputs import (
     audit_of,
     check_targets,
     check_trust,
-    density_from_name,
     key_of,
     needs_trust,
     one_table,
@@ -25,15 +24,7 @@ from empriv.cli.inputs import (
     source_of,
 )
 from empriv.cli.options import query_option, quiet_option, source_options
-from empriv.cli.running import (
-    LOOKING,
-    bar_of,
-    engine_of,
-    finish,
-    interruptible,
-    limits_of,
-    write_text,
-)
+from empriv.cli.running import at_the_data, engine_of, finish, limits_of, write_text
 from empriv.cli.terminal import as_typed, echo, printable, with_keys
 from empriv.errors import EmprivError, InputError
 from empriv.words.sentences import number
@@ -71,8 +62,7 @@ def check(path: str, dry_run: bool, markdown: str | None, trust_config: bool, qu
             raise InputError(f"{name} must hold `{key}`. Hint: empriv init writes a file to begin with.")
     if not settings.target:
         raise InputError(f'{name} must promise something. Hint: target = ["delta <= 0.05 at 0.1"].')
-    settings.check_known()
-    density_from_name(settings.density)
+    settings.check()
     if not trust_config:
         check_trust(path, config)
     written = (settings.json, settings.save, settings.report, markdown, *key_of(settings.report))
@@ -84,7 +74,7 @@ def check(path: str, dry_run: bool, markdown: str | None, trust_config: bool, qu
                 echo(f"{name} is valid: its files, columns, queries and promises.")
             return
         text = None if markdown is None else (markdown, lambda finished: as_markdown(finished.figures or {}))
-        finish(lambda engine: audit_of(settings, engine), settings, save=settings.save, text=text, short=True)
+        finish(lambda engine: audit_of(settings, engine), settings, text=text, short=True)
 
 
 @contextmanager
@@ -100,16 +90,12 @@ def _validate(settings: Settings) -> None:
     """Refuse what an audit would refuse before it runs the queries."""
     from empriv.collecting import explain as explain_query
 
-    def work() -> None:
+    def work(engine: Any) -> None:
         data = source_of(settings)
         for query in settings.query:
             explain_query(data, query, engine=engine)
 
-    bar = bar_of((LOOKING,), quiet=settings.silent)
-    bar.begin(LOOKING)
-    with engine_of(limits_of(settings)) as engine:
-        interruptible(work)
-    bar.pause()
+    at_the_data(work, limits_of(settings), quiet=settings.silent)
 
 
 _SIGNS = {"pass": "✅", "fail": "❌", "unresolved": "⚠️"}
@@ -197,16 +183,12 @@ def init(files: tuple[str, ...], table: str | None, path: str, force: bool, quie
     settings = Settings(files=files, table=table)
     check_targets([path], paths_read(settings))
 
-    def work() -> TableProfile:
+    def work(engine: Any) -> TableProfile:
         from empriv.collecting.profile import profile
 
-        with engine_of({}) as engine:
-            return profile(engine, one_table(settings))
+        return profile(engine, one_table(settings))
 
-    bar = bar_of((LOOKING,), quiet=bool(quiet))
-    bar.begin(LOOKING)
-    seen = interruptible(work)
-    bar.pause()
+    seen = at_the_data(work, {}, quiet=bool(quiet))
     text = written(settings, seen)
     write_text(path, text)
     if quiet:

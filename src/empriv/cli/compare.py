@@ -52,11 +52,6 @@ if TYPE_CHECKING:
     from empriv.comparing.ways import Action, Advice
 
 
-rng_option = click.option(
-    "--rng", type=click.IntRange(min=0), default=0, metavar="N", help="Seed of all random numbers. [default: 0]"
-)
-
-
 @click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="SAVED...")
 @click.option("--truth", metavar="NAME", help="The audit whose answers are right: errors are measured from it.")
@@ -129,7 +124,6 @@ _NOT_ADVISED = ("json", "save", "report", "quiet")
 @goal_option
 @presence_option
 @click.option("--granularity", type=float, metavar="G", help="What noisy answers are multiples of, such as 0.01.")
-@rng_option
 @click.option("--save", metavar="PATH", help="Save the audit, for the commands of the rows (mode 0600).")
 @click.option("--write-config", metavar="PATH", help="Write the audit.toml that redoes the row with the least error.")
 @click.option("--row", type=click.IntRange(min=1), metavar="N", help="With --write-config: redo this row instead.")
@@ -140,7 +134,7 @@ _NOT_ADVISED = ("json", "save", "report", "quiet")
 )
 def advise(
     config: str | None, trust_config: bool, granularity: float | None, write_config: str | None, row: int | None,
-    rng: int, **given: Any,
+    **given: Any,
 ) -> None:  # fmt: skip
     """Try what can be done about an answer, on the same databases: ways that meet the target first, by their error.
 
@@ -167,7 +161,7 @@ def advise(
     if from_file and write_config is not None:
         raise click.UsageError("--write-config must be given with the rows: a saved audit does not hold them.")
     check_targets((settings.json, settings.save, write_config), paths_read(settings))
-    settings.check_known()
+    settings.check()
     saved = interruptible(lambda: saved_audit(settings.files[0], settings)) if from_file else None
     goal = _goal(settings.target or (() if saved is None else tuple(kept.text for kept in saved.targets)))
     if saved is not None and goal["delta"] is not None:
@@ -188,7 +182,7 @@ def advise(
         bar.begin(stages[1])
         return audited, empriv.advise(
             audited, None if from_file else source_of(settings), **goal, presence=settings.presence,
-            granularity=granularity, rng=rng, engine=engine, config=write_config or "advice.toml",
+            granularity=granularity, engine=engine, config=write_config or "advice.toml",
             saved=settings.files[0] if from_file else settings.save or "audit.empriv",
         )  # fmt: skip
 

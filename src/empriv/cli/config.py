@@ -88,6 +88,13 @@ class Settings:
 
             as_said(self.known)
 
+    def check(self) -> None:
+        """Refuse also a density that there is none of."""
+        from empriv.measuring.densities.density import density_from_text
+
+        self.check_known()
+        density_from_text(self.density)
+
 
 def settings_of(config: Mapping[str, Any], given: Mapping[str, Any]) -> Settings:
     """Settings from a file, overridden by those given on the command line (None or nothing: not given).

@@ -23,9 +23,10 @@ def audit_of(settings: Settings, engine: Any) -> Audit:
     import empriv
     from empriv.auditing.memory import KEEP
     from empriv.ledger import Ledger
+    from empriv.measuring.densities.density import density_from_text
 
     audited = empriv.audit(
-        source_of(settings), settings.asked, epsilon=settings.epsilon, density=density_from_name(settings.density),
+        source_of(settings), settings.asked, epsilon=settings.epsilon, density=density_from_text(settings.density),
         component=settings.component, known=settings.known or "auto", unit=settings.unit, noun=settings.noun,
         paper=settings.paper, scope=settings.scope, engine=engine, target=settings.target,
         in_chunks=settings.in_chunks, checkpoint=settings.checkpoint, keep=max(KEEP, settings.top),
@@ -62,13 +63,6 @@ def saved_noise(path: str, name: str) -> Any:
 def unsaid(sentence: str) -> None:
     """No notice about long runs if nothing is to be printed."""
     del sentence
-
-
-def density_from_name(name: str) -> Any:
-    """The density of a name."""
-    from empriv.measuring.densities.density import density_from_text
-
-    return density_from_text(name)
 
 
 def source_of(settings: Settings) -> Any:

@@ -40,7 +40,7 @@ COMMANDS = {
 # Where a command is that has no module of its name; the app is a room above this one.
 _MODULES = {
     "advise": "empriv.cli.compare", "app": "empriv.app.command", "demo": "empriv.cli.audit",
-    "explain": "empriv.cli.check", "init": "empriv.cli.check", "show": "empriv.cli.audit",
+    "explain": "empriv.cli.check", "export": "empriv.cli.audit", "init": "empriv.cli.check", "show": "empriv.cli.audit",
 }  # fmt: skip
 
 

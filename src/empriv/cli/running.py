@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import shlex
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,23 +21,20 @@ from click.core import ParameterSource
 from empriv.base.progress import Bar, whole
 from empriv.base.scratch import scratch_directory
 from empriv.cli.config import Settings
-from empriv.cli.terminal import audit_screen, console_for, fits, print_screen, printable, quoted, short_screen
+from empriv.cli.screen import audit_screen, how_bad, next_step, short_screen
+from empriv.cli.terminal import console_for, fits, print_screen, printable, quoted
 from empriv.errors import InputError
-from empriv.words.decision import NO_TARGET, PUBLISH
 
 if TYPE_CHECKING:
     from empriv.auditing.audit import Audit
     from empriv.collecting import Databases, DuckDBEngine
-    from empriv.comparing.ways import Action
-    from empriv.results import Results
     from empriv.validate.verdict import Verdict
-    from empriv.words.decision import Decision
 
 
 DONE, ERROR, USAGE, POLICY_FAILED, UNRESOLVED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 WORKER = "empriv audit"
-PAGE, LOOKING = "Writing the page", "Looking at the data"
-_WAYS = "Trying what can be done"
+PAGE = "Writing the page"
+_WAYS, _LOOKING = "Trying what can be done", "Looking at the data"
 _NOT_TAKEN = {"json", "quiet", "target", "write_config"}  # by the command that is named next
 T = TypeVar("T")
 
@@ -69,7 +65,6 @@ def finish(
     settings: Settings,
     *,
     epsilons: tuple[float, ...] | None = None,
-    save: str | None = None,
     saved: str | None = None,
     text: tuple[str, Callable[[Finished], str]] | None = None,
     further: Callable[[Audit], Sequence[str]] | None = None,
@@ -77,7 +72,7 @@ def finish(
     exits: bool = True,
     rows: Callable[[], Databases] | None = None,
     advise: str = "",
-    here: bool = False,
+    in_this_thread: bool = False,
 ) -> None:
     """Make an audit, print it, write its files, and exit with 3 if a target failed, 4 if one is unresolved.
 
@@ -85,14 +80,14 @@ def finish(
     ----------
     make : the audit, from an engine
     epsilons : to report; default: the audit's own
-    save, saved : where the audit is saved, and where it came from
+    saved : where the audit came from
     text : a further file, with what it holds; - prints it in place of the audit
     further : sentences to print after the figures
     short : print the decision and the verdicts alone
     exits : whether a verdict decides the exit code
     rows : gives the databases, on which a page tries what can be done
     advise : the command that advises on them; default: the one that runs now, with another name
-    here : whether the audit is made in this thread, where Ctrl-C arrives: a checkpoint is then closed
+    in_this_thread : whether the audit is made where Ctrl-C arrives: a checkpoint is then closed
     """
     quiet = settings.silent or (text is not None and text[0] == "-")
     bar = bar_of(audit_stages(settings), quiet=quiet)
@@ -100,7 +95,7 @@ def finish(
     advise = advise or (typed_for("advise") if rows is not None else "")
     with engine_of(limits_of(settings)) as engine:
         bar.begin("Collecting")
-        made = make(engine) if here else None
+        made = make(engine) if in_this_thread else None
 
         def work() -> Finished:
             audit = make(engine) if made is None else made
@@ -112,7 +107,7 @@ def finish(
             if not short and settings.json is not None:  # at once at all of them, of which the first is one
                 audit.bounds(grid)
             return judged(
-                audit, settings, console, bar, epsilons=epsilons, saved=save or saved, further=further,
+                audit, settings, console, bar, epsilons=epsilons, saved=settings.save or saved, further=further,
                 short=short, quiet=quiet, figures=settings.json is not None or (short and text is not None),
                 rows=rows, engine=engine, advise=advise,
             )  # fmt: skip
@@ -123,7 +118,7 @@ def finish(
         print_screen(finished.screen, console)
         if text is not None and text[0] == "-":
             click.echo(text[1](finished), nl=False)
-    _write_files(finished, settings, bar, save=save, text=text, quiet=quiet)
+    _write_files(finished, settings, bar, text, quiet=quiet)
     outcomes = {str(verdict) for _, verdict in finished.verdicts} if exits else set()
     if "fail" in outcomes:
         click.get_current_context().exit(POLICY_FAILED)
@@ -171,16 +166,14 @@ def judged(
     decision = audit.decision(given)
     advice, instead, best = None, "", None
     if settings.report is not None:
-        from empriv.report.page.actions import instead_of, quick_advice, worst_first
+        from empriv.report.actions import instead_of, quick_advice, worst_first
 
         bar.begin(_WAYS)
         worst, data = [verdict for _, verdict in worst_first(verdicts)], None if rows is None else rows()
         advice = quick_advice(audit, worst, saved or "audit.empriv", data=data, engine=engine)
         instead, meets = instead_of(decision, advice, audit)
         best = advice.best if advice is not None and meets else None
-    tried = instead and not (best is not None and best.toml)  # that takes an audit.toml, which `empriv advise` writes
-    asked_at = epsilons or audit.epsilons
-    ranked_at = max(given, key=_how_bad).epsilon if given else asked_at[0]
+    ranked_at = max(given, key=how_bad).epsilon if given else (epsilons or audit.epsilons)[0]
     exposed = None
     if settings.top and (summary is not None or facts is not None):
         from empriv.auditing.summary import most_exposed, names_of
@@ -196,27 +189,20 @@ def judged(
         facts["most_exposed"] = exposed.to_json()
     screen: Sequence[Any] = ()
     if summary is not None:
-        from empriv.auditing.summary import tail_sentence, with_validity
+        from empriv.auditing.summary import with_validity
 
         often = _how_often(audit, verdicts) if audit.times > 1 else ()
-        tail = settings.verbose and audit.measured.tells_epsilon(0.0)
-        single = audit.results.components is None  # influence on several is in spreads of each
+        step = next_step(audit, given, decision, saved, advise)
+        if instead and (best is None or not best.toml):  # else `empriv advise` writes the audit.toml that it takes
+            step = ("", "") if best is None else ("do that:", best.command)
         screen = audit_screen(
-            console, decision, verdicts, with_validity(audit, summary), exposed=exposed, ranked_at=ranked_at,
-            instead=instead, named=settings.show_ids, n_individuals=audit.n_individuals,
-            once=None if audit.times == 1 else [float(delta) for delta in audit.once.delta(asked_at)],
-            unit=audit.unit if single else "spreads", answer="the answer" if single else "a number",
-            further=(*often, *(() if further is None else further(audit))),
-            next_step=_next_tried(best) if tried else next_step(audit, given, decision, saved, advise),
-            verbose=settings.verbose, tail=tail_sentence(audit.epsilon(0.0)) if tail else "",
+            console, audit, settings, decision, verdicts, with_validity(audit, summary), instead=instead,
+            exposed=exposed, ranked_at=ranked_at, further=(*often, *(() if further is None else further(audit))),
+            next_step=step,
         )  # fmt: skip
     elif not quiet:
         screen = short_screen(console, decision, verdicts)
     return Finished(audit, verdicts, facts, advice, screen, salt)
-
-
-def _how_bad(verdict: Verdict) -> int:
-    return ("pass", "unresolved", "fail").index(verdict)
 
 
 def _how_often(audit: Audit, verdicts: Sequence[tuple[str, Verdict]]) -> tuple[str, ...]:
@@ -232,14 +218,14 @@ def _how_often(audit: Audit, verdicts: Sequence[tuple[str, Verdict]]) -> tuple[s
 def typed_for(name: str) -> str:
     """The command that runs now, as another one with the same rows, question and files; nothing if it does not take
     them."""
-    here = click.get_current_context()
-    root = here.find_root().command
-    other = root.get_command(here, name) if isinstance(root, click.Group) else None
+    context = click.get_current_context()
+    root = context.find_root().command
+    other = root.get_command(context, name) if isinstance(root, click.Group) else None
     taken = set() if other is None else {parameter.name for parameter in other.params} - _NOT_TAKEN
     words: list[str] = []
-    for parameter in here.command.params:
-        value = here.params.get(parameter.name or "")
-        if here.get_parameter_source(parameter.name or "") is not ParameterSource.COMMANDLINE or not value:
+    for parameter in context.command.params:
+        value = context.params.get(parameter.name or "")
+        if context.get_parameter_source(parameter.name or "") is not ParameterSource.COMMANDLINE or not value:
             continue
         if parameter.name == "update" or (parameter.name == "files" and "files" not in taken):
             return ""
@@ -256,85 +242,16 @@ def typed_for(name: str) -> str:
     return " ".join(("empriv", name, *map(quoted, words)))
 
 
-def _next_tried(best: Action | None) -> tuple[str, str]:
-    """The command of what was tried and serves; nothing if nothing does."""
-    return ("", "") if best is None else ("do that:", best.command)
-
-
-def next_step(
-    audit: Audit, verdicts: Sequence[Verdict], decision: Decision, saved: str | None, advise: str = ""
-) -> tuple[str, str]:
-    """What to do next, and the command that does it, if one does; ``advise`` is that for advice with the rows."""
-    from empriv.validate.checks import outlasts_noise  # only audits need it
-
-    if decision.word == NO_TARGET:
-        return 'say what is private enough, such as --target "delta <= 0.05 at 0.1", for a decision.', ""
-    if decision.word == PUBLISH:
-        return "if you publish it again and again, ask for that, such as --times 30.", ""
-    worst = max(verdicts, key=_how_bad)
-    few = [check for check in worst.checks if check.code == "databases" and check.severity == "error"]
-    if few:
-        judged, n = few[0].numbers["n"], audit.n_databases
-        left = f"what readers know leaves {judged:,} of the {n:,} to judge, and " if judged < n else ""
-        return f"collect more databases: {left}with fewer than 30 there is no upper bound.", ""
-    # the strictest limits at its epsilon, by figure: advice is about one epsilon
-    limits: dict[str, float] = {}
-    for verdict in verdicts:
-        for target in verdict.targets if verdict.epsilon == worst.epsilon else ():
-            limits[target.name] = min(target.limit, limits.get(target.name, 1.0))
-    name, at = shlex.quote(saved or "audit.empriv"), f"{worst.epsilon:g}"
-    one_number = audit.results.components is None
-    one = one_number and audit.times == 1
-    if not one_number and _cells_come_and_go(audit):
-        return f"{_always_there(audit.results)}; and audit again.", ""
-    if not one and any(check.severity == "error" and outlasts_noise(check) for check in worst.checks):
-        return (
-            "the databases are not alike, which no noise mends (--verbose): audit those since they last changed, or "
-            "say more of what readers know, such as --known calendar --known count(*)."
-        ), ""
-    if audit.in_chunks or not (one or (audit.takes_noise and "delta" in limits)):
-        return "ask for less, such as sum(least(amount, 60)) for amounts up to 60, and audit again.", ""
-    if one:
-        asked = (f"--target {shlex.quote(f'{figure} <= {limit:g} at {at}')}" for figure, limit in limits.items())
-        command = f"{advise or f'empriv advise {name}'} {' '.join(asked)}"
-        saved = saved or advise
-    else:
-        times = "" if audit.times == 1 else f" --times {audit.times}"
-        command = f"empriv noise {name} --epsilon {at} --delta {limits['delta']:g}{times}"
-    return "see what you can do, and what it costs" + (":" if saved else " (after --save audit.empriv):"), command
-
-
-def _always_there(results: Results) -> str:
-    """What to ask in place of numbers that come and go with one person."""
-    cell = max(results.cells or (), key=lambda cell: len(cell.keys), default=None)
-    if cell is None or not cell.keys:
-        return "ask for numbers that are always there, such as coalesce(sum(x), 0) in place of sum(x)"
-    columns = [column for column, _ in cell.keys]
-    here = " AND ".join(f"{column} = 'a'" for column in columns)
-    one = f"count(*) FILTER (WHERE {here}) AS a"
-    return (
-        f"ask for each cell by itself, so that none comes and goes with one person: {one}, ... in place of GROUP BY "
-        f"{', '.join(columns)}, and coalesce(..., 0) around sums"
-    )
-
-
-def _cells_come_and_go(audit: Audit) -> bool:
-    """Whether one person's absence decides whether a number of a table is there, which no noise hides."""
-    results = audit.results
-    return bool((results.entry_outcomes != results.outcomes[results.entry_database]).any())
-
-
 def _write_files(
-    finished: Finished, settings: Settings, bar: Bar, *, save: str | None,
-    text: tuple[str, Callable[[Finished], str]] | None, quiet: bool,
-) -> None:  # fmt: skip
+    finished: Finished, settings: Settings, bar: Bar, text: tuple[str, Callable[[Finished], str]] | None, *, quiet: bool
+) -> None:
     """Write the files of an audit, and say which."""
     # The summary is on the screen by now: a file that cannot be written loses nothing else.
     written: list[str] = []
     try:
-        if save is not None:
-            write_to(save, finished.audit.save)
-            written.append(save)
+        if settings.save is not None:
+            write_to(settings.save, finished.audit.save)
+            written.append(settings.save)
         if settings.json is not None and finished.figures is not None:
             write_json(settings.json, finished.figures)
             written += [] if settings.json == "-" else [settings.json]
@@ -343,19 +260,13 @@ def _write_files(
             written.append(text[0])
         if settings.report is not None:
             bar.begin(PAGE)
-            page = write_to(settings.report, lambda path: _write_report(finished, settings, path))
+            asked = {"show_ids": settings.show_ids, "verdicts": finished.verdicts, "advice": finished.advice}
+            page = write_to(settings.report, lambda path: finished.audit.report(path, salt=finished.salt, **asked))
             written.append(settings.report + ("" if page.key is None else f"; {page.key.name} tells who is who"))
     finally:
         bar.pause()
         if not quiet:
             say_written(*written)
-
-
-def _write_report(finished: Finished, settings: Settings, path: str) -> Any:
-    return finished.audit.report(
-        path, show_ids=settings.show_ids, salt=finished.salt, verdicts=finished.verdicts,
-        advice=finished.advice,
-    )  # fmt: skip
 
 
 def say_written(*paths: str) -> None:
@@ -402,6 +313,16 @@ def write_to(path: str, write: Callable[[str], T]) -> T:
         return write(path)
     except OSError as error:
         raise InputError(f"Output must go to a file that can be written, got {path!r}: {error.strerror}.") from None
+
+
+def at_the_data(work: Callable[[Any], T], limits: Mapping[str, Any], *, quiet: bool) -> T:
+    """What a command finds out of the data before an audit, with an engine."""
+    bar = bar_of((_LOOKING,), quiet=quiet)
+    bar.begin(_LOOKING)
+    with engine_of(limits) as engine:
+        found = interruptible(lambda: work(engine))
+    bar.pause()
+    return found
 
 
 def limits_of(settings: Settings) -> dict[str, Any]:

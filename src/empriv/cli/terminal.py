@@ -1,11 +1,10 @@
-"""An audit on the terminal: sentences, tables, and text from the data made harmless.
+"""Text on the terminal: text from the data made harmless, options and commands as they are typed, lines that fit.
 
-Words come from `words`; this module lays them out. rich is imported when something is printed.
+rich is imported when something is printed.
 """
 
 from __future__ import annotations
 
-import math
 import re
 import shlex
 import shutil
@@ -24,45 +23,25 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from empriv.auditing.summary import MostExposed, Summary
-    from empriv.validate.verdict import Verdict
-    from empriv.words.decision import Decision
 
-
-_RULES = (
-    (r"design_noise\(\.\.\., granularity=([^)]*)\)", r"--granularity \1"),
-    (r"\bgranularity=([0-9.e+-]+)", r"--granularity \1"),
-    (r"design_noise\(audit, \.\.\.\); or audit with known='nothing'", "audit with --known nothing"),
-    (r"audit\(\.\.\., ledger=\.\.\.\)", "empriv audit --ledger"),
-    (r"\bin_chunks=False", "--in-memory"),
-    (r"\bin_chunks=True", "--in-chunks"),
-    (r"\bwithout in_chunks\b", "without --in-chunks"),
-    (r"\bwithout checkpoint\b", "without --checkpoint"),
-    (r"""\bpresence=['"](\w+)['"]""", r"--presence \1"),
-    (r"""\bmethod=['"](\w+)['"]""", r"--method \1"),
-    (r"""\bknown=(['"])(.+?)\1""", r"--known '\2'"),
-    (r"""\bknown=\("calendar", "previous"\)""", "--known calendar,previous"),
-    (r"""\bunidentified=['"](\w+)['"]""", r"--unidentified \1"),
-    (r" \(--unidentified on the command line\)", ""),
-    (r"""\btimezone="([^"]+)" names one \(--timezone on the command line\)""", r"--timezone \1 names one"),
-    (r"\bdither=True", "--dither"),
-    (r"\(times=\)", "(--times)"),
-    (r"a larger `delta`", "a larger --delta"),
-    (r"`database` names it", "--database names it"),
-    (r"with `subsamples`", "with --subsamples"),
-    (r"\(`updated`, or empriv audit --update\)", "(empriv audit --update)"),
-    (
-        r"""\btable="sales" or sql="SELECT \.\.\." \(--table sales or --sql on the command line\)""",
-        "--table sales, or --sql",
-    ),
-    (r"""\btable="sales" \(--table sales on the command line\)""", "--table sales"),
-    (r", or `component` for one of them", ""),
-    (r", or fewer `threads`", ""),
-    (r"`memory_limit`", "--memory-limit"),
-    (r"`timeout`", "--timeout"),
-    (r"explain\(\) tells", "empriv explain tells"),
+# Arguments whose options have the same names, as they stand in hints: `name`, name="value" or name=True.
+_NAMES = (
+    "bound|checkpoint|database|delta|dither|epsilon|granularity|in_chunks|known|memory_limit|method|presence|sql|"
+    "subsamples|table|timeout|timezone|unidentified"
 )
-_COMPILED = tuple((re.compile(pattern), said) for pattern, said in _RULES)
+_REWORDED = (
+    (r"design_noise\(\.\.\., ([^)]*)\)", r"\1"),
+    (r"design_noise\(audit, \.\.\.\); or ", ""),
+    (r"audit\(\.\.\., ledger=\.\.\.\)", "empriv audit --ledger"),
+    (r"\(`updated`, or (empriv audit --update)\)", r"(\1)"),
+    (r"\(times=\)", "(--times)"),
+    (r" \(--[^)]* on the command line\)", ""),
+    (r", or `component` for one of them|, or fewer `threads`", ""),
+    (r"\bin_chunks=False", "--in-memory"),
+)
+_ARGUMENT = re.compile(
+    rf"""`(?P<named>{_NAMES})`|\b(?P<given>{_NAMES})=(?:(['"])(?P<text>.+?)\3|(?P<word>[\w.+-]*\w))"""
+)
 
 
 def with_options(text: str) -> str:
@@ -70,10 +49,16 @@ def with_options(text: str) -> str:
     before, hint, after = text.partition(" Hint: ")
     if not hint:
         return text
-    advice = hint + after
-    for pattern, said in _COMPILED:
-        advice = pattern.sub(said, advice)
-    return before + advice
+    for pattern, said in _REWORDED:
+        after = re.sub(pattern, said, after)
+    return before + hint + _ARGUMENT.sub(_option, after)
+
+
+def _option(found: re.Match[str]) -> str:
+    """An argument as its option: ``timeout=60`` as ``--timeout 60``, ``dither=True`` as ``--dither``."""
+    option = f"--{(found['named'] or found['given']).replace('_', '-')}"
+    value = found["text"] or found["word"]
+    return option if value in (None, "True") else f"{option} {quoted(value)}"
 
 
 _OPTION = re.compile(r"--([a-z][a-z-]*) ([\w./-]*\w)")
@@ -114,13 +99,6 @@ def quoted_path(path: Path) -> str:
 
 
 _WIDEST = 100  # longer lines are hard to read
-COLOURS = {
-    "Publish": "green",
-    "Publish with noise": "yellow",
-    "Do not publish": "red",
-    "No decision": "cyan",
-}
-_VERDICT_COLOURS = {"pass": "green", "unresolved": "yellow", "fail": "red"}
 
 
 def printable(text: str, encoding: str = "utf-8") -> str:
@@ -157,116 +135,6 @@ def print_screen(parts: Sequence[Any], console: Console) -> None:
     """Print sentences and tables; a command is on a line of its own, which is never broken."""
     for part in parts:
         console.print(part, soft_wrap=getattr(part, "no_wrap", None) is True)
-
-
-def short_screen(console: Console, decision: Decision, verdicts: Sequence[tuple[str, Verdict]]) -> list[Any]:
-    """The decision, and each target with its outcome."""
-    lines = [line_of(decision.line, console, f"bold {COLOURS.get(decision.word, 'yellow')}")]
-    lines += [line_of(with_options(sentence), console) for sentence in decision.sentences]
-    lines += [line_of(f"{verdict.upper()}: {text}", console, _VERDICT_COLOURS[verdict]) for text, verdict in verdicts]
-    return lines
-
-
-def audit_screen(
-    console: Console,
-    decision: Decision,
-    verdicts: Sequence[tuple[str, Verdict]],
-    summary: Summary,
-    *,
-    instead: str = "",
-    exposed: MostExposed | None,
-    ranked_at: float,
-    named: bool,
-    n_individuals: int,
-    once: Sequence[float] | None,
-    unit: str,
-    answer: str,
-    further: Sequence[str],
-    next_step: tuple[str, str],
-    verbose: bool,
-    tail: str,
-) -> list[Any]:
-    """The decision and what it rests on, in one screen, and with ``verbose`` all that is known.
-
-    Parameters
-    ----------
-    decision, verdicts, summary : the words
-    instead : what to do in place of publishing, where that was tried
-    exposed : the most exposed individuals, under the names shown; None shows none
-    ranked_at : the epsilon of their delta_i
-    named : whether they are shown by their identifiers
-    once : delta of one publication at each epsilon, where the figures are of several
-    unit, answer : unit of the answer, and what it is called
-    further : sentences after the figures
-    next_step : what to do next, and the command that does it, if one does
-    tail : with ``verbose``, a sentence about epsilon at delta = 0
-    """
-
-    def said(text: str, style: str = "") -> Text:
-        return line_of(text, console, style)
-
-    parts: list[Any] = [said(decision.line, f"bold {COLOURS.get(decision.word, 'yellow')}")]
-    reason, *others = [said(with_options(sentence)) for sentence in decision.sentences]
-    parts += [reason, *([said(instead, "bold")] if instead else []), *others]
-    parts += [said(f"Verdict on {text}: {verdict.upper()}.", _VERDICT_COLOURS[verdict]) for text, verdict in verdicts]
-    parts += [said(alarm, "bold red") for alarm in summary.alarms]
-    parts += [said(""), said(summary.asked), _figures(summary, once, n_individuals, console)]
-    if exposed is not None:
-        names = "by their identifiers" if named else "pseudonyms; --show-ids names them"
-        by_moves = exposed.database is not None
-        what = _furthest(exposed) if by_moves else f"Most exposed at epsilon {ranked_at:g}"
-        parts += [said(f"{what} ({names})", "bold"), _ranking(exposed, unit, answer, console)]
-    if verbose:
-        for text, verdict in verdicts:
-            parts += [said(""), said(f"Why {verdict} on {text}", "bold")]
-            parts += map(said, (verdict.sentence, *verdict.reasons))
-        parts += [said(""), said(summary.sentences[0])]
-        parts += [said(f"Note: {with_options(warning)}", "yellow") for warning in summary.warnings]
-        parts += [said(""), *(said(with_options(note)) for note in (*summary.notes, tail) if note), said("")]
-    elif summary.warnings:
-        count = len(summary.warnings)
-        noun, them = ("thing", "it") if count == 1 else ("things", "them")
-        parts.append(said(f"{count} {noun} to know before you rely on this: --verbose lists {them}.", "yellow"))
-    parts += map(said, further)
-    advice, command = next_step
-    parts += [said(f"Next: {advice}")] if advice else []
-    if command:
-        line = said(f"  {as_typed(command)}", "bold")
-        line.no_wrap = True
-        parts.append(line)
-    return parts
-
-
-def _furthest(exposed: MostExposed) -> str:
-    """What the ranking is by: moves, or moves beside a spread that differs between databases."""
-    moved = [math.inf if math.isnan(size) else size for size in exposed.moved.tolist()]
-    said = "Moved the answer furthest"
-    return said if moved == sorted(moved, reverse=True) else "Moved it furthest for the spread there"
-
-
-def _figures(summary: Summary, once: Sequence[float] | None, n_individuals: int, console: Console) -> Table:
-    from empriv.words.sentences import number
-
-    alone = [] if once is None else ["published once"]
-    table = table_of("epsilon", "delta (most exposed)", *alone, "total risk (anybody)", "individuals exposed")
-    for place, figure in enumerate(summary.figures):
-        cells = [number(figure.delta, 3), *([] if once is None else [number(once[place], 3)])]
-        cells += [number(figure.total_risk, 3), f"{figure.n_exposed:,} of {n_individuals:,}"]
-        table.add_row(line_of(f"{figure.epsilon:g}", console, "bold"), *(line_of(cell, console) for cell in cells))
-    return table
-
-
-def _ranking(exposed: MostExposed, unit: str, answer: str, console: Console) -> Table:
-    from empriv.words.sentences import amount, percent
-
-    moves = f"moves {answer} by up to" if exposed.database is None else f"moved {answer} by"
-    table = table_of("individual", "delta_i", moves, "in databases")
-    table.columns[0].justify = "left"
-    columns = (exposed.names, exposed.delta_i.tolist(), exposed.moved.tolist(), exposed.databases.tolist())
-    for name, delta, influence, databases in zip(*columns, strict=True):
-        change = "number or not" if math.isnan(influence) else amount(influence, unit)
-        table.add_row(*(line_of(cell, console) for cell in (str(name), percent(delta), change, f"{databases:,}")))
-    return table
 
 
 def table_of(*headers: str) -> Table:

@@ -34,7 +34,7 @@ from empriv.collecting.function_runs import ALONE, HALVES, MOST_DATABASES
 from empriv.collecting.queries import Query
 from empriv.collecting.sources import Databases
 from empriv.collecting.sql.aggregates import NotDecomposable
-from empriv.collecting.sql.decomposing import decompose
+from empriv.collecting.sql.decompose import decompose
 from empriv.collecting.sql.execute import answered
 from empriv.collecting.sql.rerun import label
 from empriv.errors import QueryError

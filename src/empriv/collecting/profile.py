@@ -25,9 +25,9 @@ from empriv.collecting.engines.engine import DATA, DATABASE, INDIVIDUAL, MASTER,
 from empriv.collecting.queries import query_of
 from empriv.collecting.sources import Databases, Draws, Source, table_of
 from empriv.collecting.sql.aggregates import NotDecomposable
-from empriv.collecting.sql.execute import explain
+from empriv.collecting.sql.execute import count_individuals, explain
+from empriv.collecting.sql.groups import components_of
 from empriv.collecting.sql.printing import fill
-from empriv.collecting.sql.statement import components_of, count_individuals
 from empriv.errors import QueryError
 
 # Parts of names that people give to such columns.

@@ -6,8 +6,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any, TypeAlias
@@ -181,7 +180,9 @@ def _run_one(data: Databases, query: Query, run: Run) -> Results:
         for name, value in (("draws", run.draws), ("checkpoint", run.checkpoint)):
             if value is not None:
                 raise InputError(f"`{name}` must be None for an SQL query: it is for Python functions.")
-        with _said_beforehand(engine, run), engine.session(data) as session:
+        waiting = "Spark runs the query, which takes some seconds for any table"
+        show = run.progress if isinstance(engine, ClusterEngine) else False
+        with progress_bar(1, waiting, show=show) as advance, engine.session(data) as session:
             for sentence in session.said:
                 (run.notice or to_stderr)(sentence)
             results, rewritten = answered(session, query, show=run.progress, notice=run.notice)
@@ -191,22 +192,12 @@ def _run_one(data: Databases, query: Query, run: Run) -> Results:
                 verified=verified,
                 rows=_sketches(engine, session, data, run),
             )
+            advance()
     return results if query.post is None else apply_post(results, query.post)
 
 
 def _sketches(engine: Engine, session: Session, data: Databases, run: Run) -> RowSketches | None:
     return sketch_rows(session, data) if run.sketch and not isinstance(engine, ClusterEngine) else None
-
-
-@contextmanager
-def _said_beforehand(engine: Engine, run: Run) -> Iterator[None]:
-    """On a cluster, what takes seconds however few the rows are."""
-    if not isinstance(engine, ClusterEngine):
-        yield
-        return
-    with progress_bar(1, "Spark runs the query, which takes some seconds for any table", show=run.progress) as advance:
-        yield
-        advance()
 
 
 def _check_arguments(function: Callable[..., Any], draws: int | None) -> None:

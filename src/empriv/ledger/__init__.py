@@ -1,11 +1,11 @@
 """The ledger of releases: releases from the same databases compose only jointly, so empriv remembers them.
 
 `Ledger` is the file; `identity_of` says which databases a release is from; `Release`, `Figures`, `Joint` and `Policy`
-are what it is told. See docs/again.md.
+describe a release to it. See docs/again.md.
 """
 
 from empriv.ledger.book import Ledger, Released, Verification
-from empriv.ledger.budget import Prices, Remaining
+from empriv.ledger.limits import Prices, Remaining
 from empriv.ledger.values import (
     Content,
     Entry,

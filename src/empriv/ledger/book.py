@@ -10,7 +10,7 @@
 
 A crash before the commit leaves nothing, and nothing was shown. A crash after it leaves an entry whose answer may not
 have been shown: asking again gives that answer. The work does not grow with the entries: the whole chain is read by
-`verify` alone. The file is `store`'s, the chain `chain`'s, the policy `budget`'s.
+`verify` alone. The file is `store`'s, the chain `chain`'s, the policy `limits`'s.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from empriv.base.storage import archive_from_bytes, archive_to_bytes, write_atom
 from empriv.collecting.sql.forms import form_of
 from empriv.errors import InputError, LedgerError, RefusalError
 from empriv.ledger import store
-from empriv.ledger.budget import Remaining, refusal, remaining_of, spending_of, spent_words
 from empriv.ledger.chain import (
     START,
     Digests,
@@ -50,6 +49,7 @@ from empriv.ledger.chain import (
     sealed_label,
     text_faults,
 )
+from empriv.ledger.limits import Remaining, refusal, remaining_of, spending_of, spent_words
 from empriv.ledger.same_rows import Distinct, EarlierReleases
 from empriv.ledger.values import (
     Answer,
@@ -255,8 +255,8 @@ class Ledger:
             store.add_identity(connection, digests)
             written = store.append(connection, body, previous=previous)
             store.add_release(connection, asked)
-            if release.content is not None and release.content.rows is not None:
-                store.add_rows(connection, keep_rows(release.content.rows, key))
+            if release.rows is not None:
+                store.add_rows(connection, keep_rows(release.rows, key))
             if archive is not None:
                 store.add_results(connection, asked.entry, archive)
         # Only here, after the commit, may anybody see the answer.

@@ -137,8 +137,8 @@ def indexed(release: Release, digests: Digests, key: bytes, *, entry: int, furth
         law = canonical(_to_nine_digits(dict(release.law)), name="law")
         people = keyed(key, "people", law, content.answer, unit, content.people)
         shape = " ".join(keyed(key, "shape", unit, text) for text in content.shape)
-    if content is not None and content.rows is not None:
-        rows = keep_rows(content.rows, key).name
+    if release.rows is not None:
+        rows = keep_rows(release.rows, key).name
     label = label_text(release.database)
     database = database_digest(label, scope=release.identity.scope, key=key)
     sealed = sealed_label(label.encode(), database, key).hex()

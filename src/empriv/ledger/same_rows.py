@@ -115,9 +115,8 @@ class EarlierReleases:
     def same_rows(self) -> tuple[Indexed, ...]:
         """Releases that are of the same rows, or may be, and of a database of the same label; in their order."""
         found = store.releases(self.connection, database=self.asked.database)
-        content = self.release.content
-        if content is not None and content.people is not None:
-            found |= {row.entry: row for row in self._names.sharing_rows(content.rows, self.key)}
+        if self.release.content is not None and self.release.audited:
+            found |= {row.entry: row for row in self._names.sharing_rows(self.release.rows, self.key)}
         return tuple(found[entry] for entry in sorted(found))
 
     @cached_property
@@ -133,15 +132,14 @@ class EarlierReleases:
 
     @cached_property
     def _shares(self) -> dict[str, bool | None]:
-        content = self.release.content
-        return {} if content is None or content.rows is None else self._names.shares(content.rows, self.key)
+        return {} if self.release.rows is None else self._names.shares(self.release.rows, self.key)
 
     def _distinct(self, row: Indexed) -> bool:
         if row.rows is not None and self.asked.rows is not None:
             shares = self._shares.get(row.rows, False)
             if shares is not None:
                 return not shares
-        return self._audited and self._names.by_name(row)
+        return self.release.audited and self._names.by_name(row)
 
     def _same_values(self, row: Indexed) -> bool:
         """Whether answers that are all the same show the same people's values, although rows and label differ.
@@ -152,10 +150,5 @@ class EarlierReleases:
         content = self.release.content
         return content is not None and content.distinctive and not self._names.by_name(row)
 
-    @property
-    def _audited(self) -> bool:
-        content = self.release.content
-        return content is None or content.people is not None
-
     def _same_cut(self, fingerprint: str) -> bool:
-        return self._audited and self._names.same_cut(fingerprint)
+        return self.release.audited and self._names.same_cut(fingerprint)

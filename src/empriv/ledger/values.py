@@ -1,6 +1,6 @@
-"""What a ledger is told, and what it remembers: small values, checked when they are made.
+"""What a ledger is asked, and what it remembers: small values, checked when they are made.
 
-No file and no engine here: the file is `store`'s, the chain `chain`'s, what a policy allows is `budget`'s to say.
+No file and no engine here: the file is `store`'s, the chain `chain`'s, what a policy allows is `limits`'s to say.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from empriv.errors import InputError
 if TYPE_CHECKING:
     from empriv.base.row_sketches import RowSketch
     from empriv.collecting.origins import Origin
-    from empriv.ledger.budget import Prices
+    from empriv.ledger.limits import Prices
     from empriv.results import Results
 
 
@@ -344,6 +344,16 @@ class Release:
                 "Hint: identity_of([*results.databases, database], origin) for one that was not audited."
             )
         canonical(dict(self.law) if isinstance(self.law, Mapping) else object(), name="law")
+
+    @property
+    def audited(self) -> bool:
+        """Whether its database was audited, or nobody said."""
+        return self.content is None or self.content.people is not None
+
+    @property
+    def rows(self) -> RowSketch | None:
+        """The sketch of its rows, if there is one."""
+        return None if self.content is None else self.content.rows
 
 
 @dataclass(frozen=True)

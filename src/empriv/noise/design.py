@@ -41,10 +41,11 @@ from empriv.validate.table_cover import TableCover, days_of
 
 __all__ = ["METHODS", "classical_noise", "design_noise", "offered_granularity"]
 
+# The search is for speed alone: whatever it ends on is judged for everyone. So these bear on time, not on privacy.
 _FIRST = 8  # people that the search asks first, by each of two figures
 _JOINED = 16  # people who join it when they miss
 _ROUNDS = 16
-_FALL = 4.0
+_FALL = 4.0  # of the scale, in one step, until it is too small
 _TOLERANCE = 0.005  # of the scale
 _NARROWEST = 2.0**-20  # of classical noise
 _CELLS = 2.0**-6  # of the lattice: narrower noise never leaves 0

@@ -1,9 +1,10 @@
-"""What noise leaves to be told: the judge's upper bound of the noisy answer.
+"""How private an answer is with noise: the judge's upper bound of the noisy answer.
 
 Two pairs of laws are judged, each with the noise drawn as its kernel, on its lattice: the paper's, results with
 everyone and without a person; and that of the day on which people are present: the others' results, and the same moved
-by the most that anybody did. The larger bound counts. A law of several parts (`paper`) tells at most the mean of what
-its parts tell, by the joint convexity of hockey sticks; the bounds of all parts hold together at the level.
+by the most that anybody did. The larger bound counts. Of a law of several parts, ``h = sum_k w_k h_k`` (`paper`),
+``delta(P * h, Q * h) <= sum_k w_k delta(P * h_k, Q * h_k)`` by the joint convexity of hockey sticks; the bounds of all
+parts hold together at the level (docs/judge.md).
 
 A day on which a person decides whether there is an answer at all is hidden by no noise. The paper's pair counts the
 share of such days.
@@ -40,7 +41,7 @@ from empriv.validate.covers import line_cover_of
 Values = TypeVar("Values", FloatArray, IntArray)
 LEVEL = 0.95
 _MOVERS = 6  # people who move the answer most, whose absence makes a law of its own
-_SEVERAL = 256  # people: so many are judged in threads
+_SEVERAL = 256  # people: for fewer, threads take longer to start than they save
 _BLURRED = ("off_lattice", "round_without")  # atoms that are a pattern of digits
 _FIRST = 64  # people who are judged first for the largest bound
 
@@ -261,7 +262,7 @@ class NoiseSubject:
     Attributes
     ----------
     risk : of one number, or of several
-    presence : whether noise must serve on the day that people are in too, unless told otherwise
+    presence : whether noise must serve on the day that people are in too, unless asked otherwise
     unit : of the answers, where one was named
     answers : of the answers themselves, where residuals do not show what their digits tell
     targets, times : what an audit was asked to keep, and of how many publications; its noise must not fall short of it

@@ -1,8 +1,15 @@
 """`Law`: the law of the noise, on the multiples of a power of two or of a decimal, exactly as it is drawn.
 
-A law is a mixture with integer weights (of 2^64) of a point mass at 0, discrete Laplace laws, discrete Gaussian laws
-and tables. `design` designs one, `judging` says what it achieves, `drawing` draws from it; here
-are its probabilities. The draws of `Law.sample` are for study only.
+Noise is k granularities g, for whole numbers k. A law is a mixture, with integer weights of 2^64, of
+
+- a point mass at 0;
+- discrete Laplace laws of scale b: ``P(k) = (1 - a)/(1 + a) a^|k|``, ``a = e^(-g/b)`` (Ghosh, Roughgarden and
+  Sundararajan, 2012);
+- discrete Gaussian laws of scale s: P(k) in proportion to ``e^(-(k g/s)^2/2)`` (Canonne, Kamath and Steinke, 2020);
+- tables.
+
+`design` designs one, `judging` says what it achieves, `drawing` draws from it; here are its probabilities. The draws of
+`Law.sample` are for study only.
 """
 
 from __future__ import annotations

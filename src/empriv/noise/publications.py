@@ -1,8 +1,8 @@
-"""What one publication of an answer with noise tells of each person: effect sizes of the day's laws with the noise.
+"""What one publication of an answer with noise reveals of each person: effect sizes of the day's laws with the noise.
 
 A noisy answer has the law of the noise around each result. Noise that is wider than the bandwidths which
 `measuring.series` takes is itself the kernel; narrower noise counts as those bandwidths do, and as noise alone where
-the answers keep to a pattern. Nothing is told that the noise alone hides.
+the answers keep to a pattern. Nothing is revealed that the noise alone hides.
 
 What noise alone leaves of many moves, whatever the answers' law is (`squares_alone`): the noise and the noise moved are
 a pair of known laws, composed exactly by privacy-loss distributions (`measuring.series.composition`). Gaussian noise of

@@ -4,11 +4,11 @@
 `chart` a single chart, and `notebook_html` what a notebook shows. docs/decision.md describes them.
 """
 
+from empriv.report.audit_page import notebook_html
 from empriv.report.charts.all_charts import CHARTS, chart
 from empriv.report.charts.chart import Chart
-from empriv.report.page.audit_page import notebook_html
-from empriv.report.page.comparison_page import comparison_chart, write_comparison
-from empriv.report.page.writing import Written, write_report
+from empriv.report.comparison_page import comparison_chart, write_comparison
+from empriv.report.writing import Written, write_report
 
 __all__ = [
     "CHARTS",

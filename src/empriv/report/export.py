@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from empriv.auditing.knowledge import known_to_readers
 from empriv.base.text import visible
 from empriv.errors import InputError
-from empriv.report.page.audit_page import unchecked
+from empriv.report.audit_page import unchecked
 from empriv.validate.verdict import FAIL, PASS, UNRESOLVED
 from empriv.words.decision import DAY, NOT, PUBLISH, WITH_NOISE, Decision, JudgedTarget, rows_of_one
 from empriv.words.sentences import listed, number, percent
@@ -156,9 +156,9 @@ def _readers(
     known = listed(known_to_readers(audit.measured_against)) if known_to_readers(audit.measured_against) else "nothing"
     for text, verdict in verdicts:
         for target in verdict.judged:
-            there = target.where == DAY
-            who = f"One who knows that {nouns.one} was there" if there else "One who does not know who was there"
-            knows = f"{known}; {rows_of_one(nouns)}" if there else known
+            on_the_day = target.where == DAY
+            who = f"One who knows that {nouns.one} was there" if on_the_day else "One who does not know who was there"
+            knows = f"{known}; {rows_of_one(nouns)}" if on_the_day else known
             yield who, knows, f"{_figure(target, verdict.level)} ({text})", _outcome(target, verdict)
     if noise is not None:
         figure = f"delta at most {number(noise.achieved_delta())} (delta <= {noise.delta:g} at {noise.epsilon:g})"

@@ -29,7 +29,7 @@ from empriv.validate.bounds import Bounds, upper_total_risk
 from empriv.words.decision import Covered
 
 GRID = 40
-MOST_ROWS = 12_000  # up to this many individuals, the file beside the page lists all
+MOST_ROWS = 12_000  # up to this many individuals, the key beside the page lists all
 TOP_ROWS = 5_000  # of more, it lists this many
 MOST_LISTED = 5  # on the page
 _AT_ONCE = 20_000_000  # delta_i held in memory
@@ -44,7 +44,6 @@ class Curves:
     ----------
     delta, total_risk, n_exposed : one for each epsilon
     worst : position of the most exposed individual at each epsilon
-    table : (rows, epsilons) delta_i of the individuals in the table
     apart : whether no epsilon between these could be asked, so that nothing is drawn there
     """
 
@@ -52,7 +51,6 @@ class Curves:
     total_risk: FloatArray
     n_exposed: IntArray
     worst: IntArray
-    table: FloatArray
     apart: bool = False
 
 
@@ -100,14 +98,18 @@ class Material:
         return self.audit.risk.influence()
 
     @cached_property
+    def delta_i(self) -> FloatArray:
+        """delta_i of the individuals whom the results list, at the page's epsilon."""
+        return _listed_delta_i(self.audit.measured, self.epsilons[self.start : self.start + 1])[:, 0]
+
+    @cached_property
     def rows(self) -> IntArray:
-        """Individuals in the table: all that the results list, or the riskiest at the page's epsilon."""
+        """Individuals that the key lists: all that the results list, or the riskiest at the page's epsilon."""
         n = self.audit.results.n_individuals
         if n <= MOST_ROWS:
             return np.arange(n)
-        delta_i = _listed_delta_i(self.audit.measured, self.epsilons[self.start : self.start + 1])[:, 0]
         size = np.where(np.isnan(self.influence), np.inf, self.influence)
-        riskiest = np.lexsort((-size, -delta_i))[:TOP_ROWS]
+        riskiest = np.lexsort((-size, -self.delta_i))[:TOP_ROWS]
         if self.names is None:
             return riskiest
         # whom the page lists are among them
@@ -116,17 +118,17 @@ class Material:
 
     @cached_property
     def labels(self) -> list[Any]:
-        """Labels of the individuals in the table, in a form that JSON can hold."""
+        """Labels of these individuals, in a form that JSON can hold."""
         return [_plain(label) for label in self.audit.results.individuals[self.rows]]
 
     @property
     def names_listed(self) -> list[str] | None:
-        """Names of the individuals in the table, as they are shown."""
+        """Names of these individuals, as they are shown."""
         return None if self.names is None else [self.names[row] for row in self.rows]
 
     @cached_property
     def curves(self) -> Curves:
-        return _curves(self.audit.measured, self)
+        return _curves(self.audit.measured, self.epsilons)
 
     @cached_property
     def bounded(self) -> Bounds:
@@ -139,7 +141,8 @@ class Material:
     def bounded_at(self) -> IntArray:
         """Positions of the epsilons that have bounds of their own."""
         asked = np.flatnonzero(np.isin(self.epsilons, self.stops) & self.finite)
-        most = _most_bounds(self.audit.measured)
+        risk = self.audit.measured
+        most = len(risk.epsilons) if isinstance(risk, TotalledRisk) else _BOUNDS  # of people in chunks all are known
         if len(asked) > most:
             asked = asked[np.linspace(0, len(asked) - 1, most).round().astype(int)]
         return np.unique([*([self.start] if self.finite[self.start] else []), *asked]).astype(np.int64)
@@ -154,16 +157,16 @@ class Material:
         """
         at, bounds = self.bounded_at, self.bounded
         places = np.arange(len(self.epsilons))
-        left = np.maximum(np.searchsorted(at, places, side="right") - 1, 0)
-        right = np.searchsorted(at, places, side="left")
+        before_it = np.maximum(np.searchsorted(at, places, side="right") - 1, 0)
+        after_it = np.searchsorted(at, places, side="left")
         first = float(self.epsilons[at[0]])
         gap = np.maximum(first - self.epsilons, 0.0)  # 0 from the first bound on
 
         def highest(upper: Any, individuals: int) -> FloatArray:
-            return before(np.atleast_1d(upper)[left], gap, individuals)
+            return before(np.atleast_1d(upper)[before_it], gap, individuals)
 
         def lowest(lower: Any) -> FloatArray:
-            return np.asarray(np.append(lower, 0.0)[right])
+            return np.asarray(np.append(lower, 0.0)[after_it])
 
         upper = highest(bounds.upper, 1)
         total_upper = highest(upper_total_risk(bounds), self.audit.n_individuals)
@@ -241,11 +244,6 @@ def _grid(risk: AnyRisk, stops: list[float]) -> FloatArray:
     return np.linspace(0.0, round_up(end) if end > 0 else 1.0, max(2, GRID - len(set(stops))))
 
 
-def _most_bounds(risk: AnyRisk) -> int:
-    """How many epsilons get bounds of their own; those of people in chunks are known."""
-    return len(risk.epsilons) if isinstance(risk, TotalledRisk) else _BOUNDS
-
-
 def _listed_delta_i(risk: AnyRisk, epsilons: FloatArray) -> FloatArray:
     """(individuals, epsilons) delta_i of the individuals whom the results list."""
     if isinstance(risk, TotalledRisk):
@@ -253,34 +251,20 @@ def _listed_delta_i(risk: AnyRisk, epsilons: FloatArray) -> FloatArray:
     return risk.delta_i(epsilons)
 
 
-def _curves(risk: AnyRisk, material: Material) -> Curves:
+def _curves(risk: AnyRisk, epsilons: FloatArray) -> Curves:
     if isinstance(risk, TotalledRisk):
-        return _totalled_curves(risk, material)
-    epsilons, n = material.epsilons, risk.n_individuals
+        worst = _listed_delta_i(risk, epsilons).argmax(axis=0)
+        return Curves(
+            risk.delta(epsilons), risk.total_risk(epsilons), risk.exposed(epsilons), worst, apart=True,
+        )  # fmt: skip
     total, exposed = np.empty(len(epsilons)), np.empty(len(epsilons), np.int64)
     delta, worst = np.empty(len(epsilons)), np.zeros(len(epsilons), np.int64)
-    table = np.empty((len(material.rows), len(epsilons)))
-    for part in _parts(epsilons, n):
+    for part in _parts(epsilons, risk.n_individuals):
         delta_i = risk.delta_i(epsilons[part])
         total[part] = risk.total_risk(epsilons[part])  # the risk still holds this curve
         delta[part], worst[part] = delta_i.max(axis=0), delta_i.argmax(axis=0)
         exposed[part] = np.count_nonzero(delta_i > 0, axis=0)
-        table[:, part] = delta_i[material.rows]
-    return Curves(delta, total, exposed, worst, table)
-
-
-def _totalled_curves(risk: TotalledRisk, material: Material) -> Curves:
-    """Of everyone but the table."""
-    epsilons = material.epsilons
-    listed = _listed_delta_i(risk, epsilons)
-    return Curves(
-        delta=risk.delta(epsilons),
-        total_risk=risk.total_risk(epsilons),
-        n_exposed=risk.exposed(epsilons),
-        worst=listed.argmax(axis=0),
-        table=listed[material.rows],
-        apart=True,
-    )
+    return Curves(delta, total, exposed, worst)
 
 
 def _parts(epsilons: FloatArray, n_individuals: int) -> Iterator[slice]:

@@ -29,8 +29,16 @@ from empriv.measuring.series import RepeatedRisk
 from empriv.results import FloatArray, IntArray, Results
 from empriv.validate.line_bounds import BoundInputs, bound_inputs
 from empriv.words.message import Message, gravest_first
-from empriv.words.outcomes import outcome_name
-from empriv.words.sentences import databases, few_databases, number, people, percent, so_many, too_few_for_a_bound
+from empriv.words.sentences import (
+    databases,
+    few_databases,
+    number,
+    outcome_name,
+    people,
+    percent,
+    so_many,
+    too_few_for_a_bound,
+)
 
 SIGNIFICANT = 0.05
 SUSPICIOUS, CERTAIN = 0.05, 0.01  # p of a warning, and of an error, shared among all that are tested

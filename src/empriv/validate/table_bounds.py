@@ -99,7 +99,7 @@ def _lower_of_leaks(counts: FloatArray, n: int, level: float) -> float:
 def table_lower(risk: TableRisk, epsilons: FloatArray, level: float) -> FloatArray:
     """(epsilons,) a delta that the databases demonstrate, of one of those who move the table most."""
     fit, influences = risk.fit, risk.influences
-    total = np.bincount(influences.owner, influences.sizes, minlength=risk.results.n_individuals)
+    total = influences.total_sizes
     rows = np.argsort(-total, kind="stable")[:_CANDIDATES]
     rows = rows[total[rows] > 0]
     if not len(rows) or fit.ridge or fit.n < LEAST_DATABASES:

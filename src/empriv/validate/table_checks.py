@@ -101,15 +101,10 @@ def from_below(risk: TableRisk) -> str:
 
 
 def _series(risk: TableRisk, rows: IntArray) -> dict[str, FloatArray]:
-    """The table along its principal axes, without what is known, and the size of what the riskiest people do."""
-    n = risk.results.n_databases
-    by_database = risk.fit.residuals.reshape(n, risk.results.draws or 1, len(risk.fit.kept)).mean(axis=1)
-    standard = by_database / np.maximum(risk.kept_spreads, 1e-300)
-    series = {}
-    if standard.shape[1]:
-        axes = np.linalg.svd(standard, full_matrices=False)[0][:, :_SERIES].T
-        series = {f"the table along axis {k + 1}": np.round(axis, 12) for k, axis in enumerate(axes)}
-    influence = np.zeros(n)
+    """The table along its main axes, without what is known, and the size of what the riskiest people do."""
+    axes = risk.fit.main_axes(_SERIES)
+    series = {f"the table along axis {k + 1}": np.round(axis, 12) for k, axis in enumerate(axes)}
+    influence = np.zeros(risk.results.n_databases)
     for row in rows.tolist():
         databases, places, changes = risk.influences.of(row)
         sizes = risk.fit.sizes(changes.mean(axis=1) @ np.eye(len(risk.fit.kept))[places])
@@ -246,8 +241,8 @@ def _without_heaviest(risk: TableRisk, place: int) -> CellGivenRest:
     """
     values = risk.kept_values.reshape(risk.fit.n, risk.results.draws or 1, len(risk.fit.kept)).copy()
     people = risk.touching[risk.fit.cells[risk.fit.kept[place]]]
-    moved = np.bincount(risk.influences.owner, risk.influences.sizes, minlength=risk.results.n_individuals)[people]
-    databases, places, changes = risk.influences.of(int(people[np.argmax(moved)]))
+    heaviest = people[np.argmax(risk.influences.total_sizes[people])]
+    databases, places, changes = risk.influences.of(int(heaviest))
     for column, own in enumerate(places.tolist()):
         values[databases, :, own] -= changes[:, :, column]
     flat = values.reshape(-1, len(risk.fit.kept))

@@ -85,14 +85,12 @@ class Verdict(str):
 
     @property
     def sentence(self) -> str:
-        """Both judgements side by side, and how many databases would resolve it."""
+        """Both judgements side by side, the estimate as in the paper, and how many databases would resolve it."""
+        more = ""
         if self.databases_needed is not None:
-            return self.said(f", would need {databases(self.databases_needed)}")
-        never = self.unresolved_by_bound and any(target.limit <= 0 for target in self.targets)
-        return self.said(", no number of databases would resolve it" if never else "")
-
-    def said(self, more: str = "") -> str:
-        """Both judgements side by side; the estimate is of a random database, as in the paper."""
+            more = f", would need {databases(self.databases_needed)}"
+        elif self.unresolved_by_bound and any(target.limit <= 0 for target in self.targets):
+            more = ", no number of databases would resolve it"
         sure = f"at {percent(self.level)} confidence: {self.by_bound}{more}"
         return f"By the paper's definition: {self.by_estimate}; {sure}."
 

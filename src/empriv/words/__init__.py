@@ -1,5 +1,5 @@
-"""What people read, from numbers alone: this room knows no risk and no data.
+"""What people read, from numbers alone: this folder knows no risk and no data.
 
-A `Message` carries a code, numbers and its sentence, which is made where it is found. Here stand what several rooms
-say: how numbers are written (`sentences`), the decision (`decision`), what readers know (`what_is_known`), nouns.
+A `Message` carries a code, numbers and its sentence, which is made where it is found. Here stand what several folders
+say: how numbers, counts and nouns are written (`sentences`), the decision and the promise (`decision`), advice.
 """

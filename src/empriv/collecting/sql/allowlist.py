@@ -257,20 +257,11 @@ def check_tables(tree: exp.Expr, tables: Collection[str], text: str = "") -> Non
         if not isinstance(table.this, exp.Identifier) or table.name.lower() in known | visible:
             continue
         others = [name for name in tables if name.lower() != _ROWS]
-        there = (
-            f"there are {listed([_ROWS, *others])}" if others else f"the rows are called {_ROWS}: write FROM {_ROWS}"
-        )
+        hint = f"the rows are called {_ROWS}: write FROM {_ROWS}"
+        if others:
+            hint = f"there are {listed([_ROWS, *others])}"
         where, caret = placed(text, table.this.meta.get("start"))
-        raise QueryError(f"The query reads a table {table.name!r}{where} that does not exist. Hint: {there}.{caret}")
-
-
-def check_expression(tree: exp.Expr) -> None:
-    """Refuse an expression of one row that reads a table, or does not follow from the row alone."""
-    if tree.find(exp.Query) is not None or tree.find(exp.Table) is not None:
-        raise QueryError("An expression of columns must not hold a SELECT.")
-    check(exp.select(tree.copy()).from_(_ROWS))
-    if not follows_from_row(tree):
-        raise QueryError("An expression of columns must be a value of one row, without aggregates and windows.")
+        raise QueryError(f"The query reads a table {table.name!r}{where} that does not exist. Hint: {hint}.{caret}")
 
 
 def reads_tables(expression: str) -> bool:
@@ -295,7 +286,11 @@ def row_expression(text: str) -> exp.Expr:
     if tree is None or isinstance(tree, exp.Query | exp.DDL | exp.DML | exp.Command):
         raise QueryError("An expression of columns must be one expression.")
     without_comments(tree)
-    check_expression(tree)
+    if tree.find(exp.Query) is not None or tree.find(exp.Table) is not None:
+        raise QueryError("An expression of columns must not hold a SELECT.")
+    check(exp.select(tree.copy()).from_(_ROWS))
+    if not follows_from_row(tree):
+        raise QueryError("An expression of columns must be a value of one row, without aggregates and windows.")
     return tree
 
 

@@ -1,7 +1,7 @@
 """A query in the plainest form that gives the same: what is read of ``data`` then shows. Tree in, tree out.
 
-What people write around a query goes: names of results in the SELECT list and in HAVING, a SELECT around one row, a
-SELECT in brackets in the place of a number, WITH, LIMIT on one row, EXISTS, and joins by commas.
+What people write around a query goes: names of results in the SELECT list and in HAVING, a SELECT around SELECTs of one
+row, a SELECT in brackets in the place of a number, WITH, and LIMIT on one row.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from empriv.collecting.engines.engine import DATA
-from empriv.collecting.sql.allowlist import OF_MANY, conjuncts
-from empriv.collecting.sql.per_person import filters_of, is_star, reads_rows, windows_of
-from empriv.collecting.sql.printing import called, in_place_of
+from empriv.collecting.sql.allowlist import OF_MANY
+from empriv.collecting.sql.printing import called, in_place_of, reads_of_data
 
 _UNNAMED = "unnamed_subquery"  # what DuckDB calls a derived table without a name, and a query may then call it
 
@@ -27,14 +26,8 @@ def plain_form(select: exp.Select, keys: Sequence[exp.Expr] = ()) -> exp.Select:
     _dissolve_names(select, keys)
     while _merge_one_row(select):
         pass
-    _rows_as_numbers(select)
     _merge_numbers(select)
     _drop_idle(select)
-    for inner in select.find_all(exp.Select):
-        _write_out_windows(inner)
-    _exists_as_in(select)
-    _join_where_equal(select)
-    _wrap_filters(select)
     if not any(column.table.lower().startswith(_UNNAMED) for column in select.find_all(exp.Column)):
         _name_derived(select)
     return select
@@ -83,80 +76,60 @@ def _adds_up(tree: exp.Expr) -> bool:
 
 
 def _merge_one_row(select: exp.Select) -> bool:
-    """``SELECT a / b FROM (SELECT sum(x) AS a, count(*) AS b FROM data)`` as one SELECT, in place; whether it was."""
-    from_ = select.args.get("from_")
-    holder = None if from_ is None else from_.this
-    if not isinstance(holder, exp.Subquery) or not _has_only(select, "expressions", "from_", "order", "with_", "limit"):
+    """``SELECT a / n FROM (SELECT sum(x) AS a FROM data WHERE c) AS p, (SELECT count(*) AS n FROM data) AS q`` as one
+    SELECT, in place; whether it was."""
+    from_, joins = select.args.get("from_"), select.args.get("joins") or []
+    if from_ is None or not _has_only(select, "expressions", "from_", "joins", "order", "with_", "limit"):
         return False
-    inner = holder.this
-    if (
-        not isinstance(inner, exp.Select)
-        or not _gives_one_row(inner)
-        or not _has_only(inner, "expressions", "from_", "where", "joins", "order")
-        or holder.args.get("joins")
-        or holder.args.get("pivots")
-        or (holder.args.get("alias") is not None and holder.args["alias"].columns)
-        or any(_holds_more(item) for item in select.expressions)
-    ):
+    crossed = all(join.kind in ("", "CROSS") and _has_only(join, "this", "kind") for join in joins)
+    holders = [from_.this, *(join.this for join in joins)]
+    if not crossed or not all(map(_holds_one_row, holders)) or any(map(_holds_more, select.expressions)):
         return False
-    _dissolve_names(inner, ())
-    meant = {item.alias_or_name.lower(): item.unalias() for item in inner.expressions}
+    rows: list[exp.Select] = [holder.this for holder in holders]
+    if joins and not all(map(_is_of_data, rows)):
+        return False
+    meant: dict[tuple[str, str], list[exp.Expr]] = {}
+    for holder, inner in zip(holders, rows, strict=True):
+        _dissolve_names(inner, ())
+        for item in inner.expressions:
+            for table in {"", holder.alias.lower()}:
+                meant.setdefault((table, item.alias_or_name.lower()), []).append(item)
     columns = [column for item in select.expressions for column in item.find_all(exp.Column)]
-    known = all(
-        column.table.lower() in ("", holder.alias.lower()) and column.name.lower() in meant for column in columns
-    )
-    if not known or len(meant) < len(inner.expressions) or not columns:
+    found = [meant.get((column.table.lower(), column.name.lower()), []) for column in columns]
+    if not columns or any(len(items) != 1 for items in found):
         return False
-    for column in columns:
-        column.replace(exp.paren(meant[column.name.lower()].copy()))
+    for inner in rows if joins else ():
+        _ask_all_rows(inner)
+    for column, (item,) in zip(columns, found, strict=True):
+        column.replace(exp.paren(item.unalias().copy()))
     for part in ("from_", "where", "joins"):
-        select.set(part, inner.args.get(part))
+        select.set(part, rows[0].args.get(part))
     return True
+
+
+def _holds_one_row(holder: exp.Expr) -> bool:
+    """Whether this in FROM is a SELECT that adds up its rows to one."""
+    inner, alias = holder.this, holder.args.get("alias")
+    return (
+        isinstance(holder, exp.Subquery)
+        and _has_only(holder, "this", "alias")
+        and (alias is None or not alias.columns)
+        and isinstance(inner, exp.Select)
+        and _gives_one_row(inner)
+        and all(map(_asks_many, inner.expressions))  # what does not may have a value for each row
+        and _has_only(inner, "expressions", "from_", "where", "joins", "order")
+    )
 
 
 def _holds_more(item: exp.Expr) -> bool:
     """Whether a result is more than a formula of columns."""
     if item.find(exp.Query, exp.Window, exp.Star, exp.Columns) is not None:
         return True
+    return _asks_many(item)
+
+
+def _asks_many(item: exp.Expr) -> bool:
     return any(called(node) in OF_MANY for node in item.find_all(exp.AggFunc, exp.Anonymous))
-
-
-def _rows_as_numbers(select: exp.Select) -> None:
-    """``SELECT a.s / b.n FROM (SELECT sum(x) AS s ...) AS a, (SELECT count(*) AS n ...) AS b`` as
-    ``SELECT (SELECT sum(x) ...) / (SELECT count(*) ...)``, in place."""
-    from_, joins = select.args.get("from_"), select.args.get("joins") or ()
-    if not joins or from_ is None or not _has_only(select, "expressions", "from_", "joins", "order", "with_", "limit"):
-        return
-    if any(value for join in joins for part, value in join.args.items() if part not in ("this", "kind")):
-        return
-    holders = [from_.this, *(join.this for join in joins)]
-    if any(join.kind not in ("", "CROSS") for join in joins) or any(_holds_more(item) for item in select.expressions):
-        return
-    meant: dict[str, list[tuple[str, exp.Select, exp.Expr]]] = {}
-    for holder in holders:
-        inner = holder.this
-        alone = (
-            isinstance(holder, exp.Subquery) and _has_only(holder, "this", "alias") and _is_number_of_data(inner, 99)
-        )
-        if not alone or (holder.args.get("alias") is not None and holder.args["alias"].columns):
-            return
-        for item in inner.expressions:
-            if not _adds_up(item):
-                return  # it has a value for each row
-            meant.setdefault(item.alias_or_name.lower(), []).append((holder.alias.lower(), inner, item.unalias()))
-    placed = []
-    for column in [column for item in select.expressions for column in item.find_all(exp.Column)]:
-        found = [one for one in meant.get(column.name.lower(), ()) if column.table.lower() in ("", one[0])]
-        if len(found) != 1:
-            return
-        ((_, inner, value),) = found
-        number = inner.copy()
-        number.set("expressions", [value.copy()])
-        placed.append((column, exp.Subquery(this=number)))
-    for column, instead in placed:
-        column.replace(instead)
-    select.set("from_", None)
-    select.set("joins", None)
 
 
 def _merge_numbers(select: exp.Select) -> None:
@@ -175,7 +148,9 @@ def _merge_numbers(select: exp.Select) -> None:
         return
     if where is not None and where.find(exp.Query):
         return
-    if not all(_is_number_of_data(node.this) and not node.args.get("alias") for node in numbers):
+    if not all(len(node.this.expressions) == 1 and _is_of_data(node.this) for node in numbers):
+        return
+    if any(node.args.get("alias") for node in numbers):
         return
     if rows is None:
         select.from_(DATA, copy=False)
@@ -183,14 +158,19 @@ def _merge_numbers(select: exp.Select) -> None:
         _filter(select, where.this)
         select.set("where", None)
     for node in numbers:
-        inner = node.this
-        alias = inner.args["from_"].this.alias_or_name.lower()
-        for column in inner.find_all(exp.Column):
-            if column.table.lower() == alias:
-                column.set("table", None)
-        if inner.args.get("where") is not None:
-            _filter(inner, inner.args["where"].this)
-        node.replace(exp.paren(inner.expressions[0].unalias()))
+        _ask_all_rows(node.this)
+        node.replace(exp.paren(node.this.expressions[0].unalias()))
+
+
+def _ask_all_rows(select: exp.Select) -> None:
+    """``SELECT sum(d.x) FROM data AS d WHERE c`` as ``SELECT sum(x) FILTER (WHERE c) FROM data``, in place."""
+    alias = select.args["from_"].this.alias_or_name.lower()
+    for column in select.find_all(exp.Column):
+        if column.table.lower() == alias:
+            column.set("table", None)
+    select.set("from_", exp.From(this=exp.to_table(DATA)))
+    if select.args.get("where") is not None:
+        _filter(select, select.args.pop("where").this)
 
 
 def _is_data(table: exp.Expr) -> bool:
@@ -200,12 +180,12 @@ def _is_data(table: exp.Expr) -> bool:
     return plain and (alias is None or not alias.columns)
 
 
-def _is_number_of_data(inner: exp.Expr, most: int = 1) -> bool:
-    """Whether this is one aggregate expression of rows of ``data`` alone, or several."""
+def _is_of_data(inner: exp.Expr) -> bool:
+    """Whether this is a SELECT of aggregates of rows of ``data`` alone."""
     if not isinstance(inner, exp.Select) or not _has_only(inner, "expressions", "from_", "where"):
         return False
     from_ = inner.args.get("from_")
-    if from_ is None or not _is_data(from_.this) or len(inner.expressions) > most or not _own_aggregates(inner):
+    if from_ is None or not _is_data(from_.this) or not _own_aggregates(inner):
         return False
     own = from_.this.alias_or_name.lower()
     nested = any(node is not inner for node in inner.find_all(exp.Query)) or inner.find(exp.Window, exp.Columns)
@@ -239,73 +219,11 @@ def _drop_idle(select: exp.Select) -> None:
         select.set("distinct", None)
 
 
-def _exists_as_in(select: exp.Select) -> None:
-    """``EXISTS (SELECT 1 FROM data AS e WHERE e.who = d.who AND c)`` as ``d.who IN (SELECT e.who ...)``, in place."""
-    where = select.args.get("where")
-    for part in conjuncts(None if where is None else where.this):
-        inner = part.this if isinstance(part, exp.Exists) else None
-        if not isinstance(inner, exp.Select) or not _has_only(inner, "expressions", "from_", "where", "limit"):
-            continue
-        from_, own = inner.args.get("from_"), inner.args.get("where")
-        if from_ is None or own is None or _own_aggregates(inner) or not from_.this.alias_or_name:
-            continue
-        if from_.this.args.get("joins") or (inner.args.get("limit") is not None):
-            continue
-        alias = from_.this.alias_or_name.lower()
-        parts = conjuncts(own.this)
-        links = [one for one in parts if isinstance(one, exp.EQ) and _sides(one, alias) is not None]
-        others = [one for one in parts if one not in links]
-        alone = all(column.table.lower() in ("", alias) for one in others for column in one.find_all(exp.Column))
-        sides = _sides(links[0], alias) if len(links) == 1 else None
-        if sides is None or not alone:
-            continue
-        mine, outer = sides
-        inner.set("expressions", [mine.copy()])
-        inner.set("where", exp.Where(this=exp.and_(*others)) if others else None)
-        part.replace(exp.In(this=outer.copy(), query=exp.Subquery(this=inner)))
-
-
-def _sides(equal: exp.Expr, alias: str) -> tuple[exp.Column, exp.Column] | None:
-    """Of ``e.a = d.b``: the column of this table, and the one of another."""
-    one, other = equal.this, equal.expression
-    if not (isinstance(one, exp.Column) and isinstance(other, exp.Column) and one.table and other.table):
-        return None
-    if (one.table.lower() == alias) == (other.table.lower() == alias):
-        return None
-    return (one, other) if one.table.lower() == alias else (other, one)
-
-
-def _join_where_equal(select: exp.Select) -> None:
-    """``FROM data AS a, data AS b WHERE a.who = b.who`` with the condition at the join, in place."""
-    before, where = select.args.get("from_"), select.args.get("where")
-    if before is None or where is None:
-        return
-    seen = {before.this.alias_or_name.lower()}
-    for join in select.args.get("joins") or ():
-        alias = join.this.alias_or_name.lower()
-        if not any(join.args.get(part) for part in ("on", "using", "side", "method")) and reads_rows(join.this):
-            for part in conjuncts(select.args["where"].this) if select.args.get("where") else []:
-                sides = _sides(part, alias) if isinstance(part, exp.EQ) else None
-                if sides is not None and sides[1].table.lower() in seen:
-                    join.set("kind", None)
-                    join.set("on", part.copy() if join.args.get("on") is None else exp.and_(join.args["on"], part))
-                    rest = [one for one in conjuncts(select.args["where"].this) if one is not part]
-                    select.set("where", exp.Where(this=exp.and_(*rest)) if rest else None)
-        seen.add(alias)
-
-
 def _unwrap(select: exp.Select) -> None:
-    """((SELECT ...)) in FROM, and (SELECT ...) in a UNION, with fewer brackets; in place."""
+    """((SELECT ...)) with fewer brackets, in place."""
     for holder in list(select.find_all(exp.Subquery)):
-        if isinstance(holder.parent, exp.SetOperation) and isinstance(holder.this, exp.Select) and holder.is_wrapper:
+        if holder.is_wrapper and isinstance(holder.parent, exp.Subquery):
             holder.replace(holder.this)
-    for holder in list(select.find_all(exp.Subquery)):
-        inner = holder.this
-        if isinstance(inner, exp.Subquery) and not (inner.alias and holder.alias):
-            alone = not any(value for name, value in inner.args.items() if name not in ("this", "alias"))
-            if alone and isinstance(holder.parent, exp.From | exp.Join):
-                holder.set("alias", holder.args.get("alias") or inner.args.get("alias"))
-                holder.set("this", inner.this)
 
 
 def _inline_with(select: exp.Select, *, outermost: bool) -> None:
@@ -328,83 +246,18 @@ def _inline_with(select: exp.Select, *, outermost: bool) -> None:
         ]
         # Before it is named, the same name means another table.
         early = any(inner is table for other in every[:number] for inner in other.find_all(exp.Table) for table in used)
-        if len(used) != 1 or early or (outermost and not reads_rows(cte.this)):
+        if len(used) != 1 or early or (outermost and not reads_of_data(cte.this)) or cte.args["alias"].columns:
             continue
-        names = [column.name for column in cte.args["alias"].columns]
-        whole = _with_names(cte.this.copy(), names) if isinstance(cte.this, exp.Query) else None
-        if whole is not None:
+        if isinstance(cte.this, exp.Query):
             (table,) = used
-            table.replace(in_place_of(table, whole))
+            table.replace(in_place_of(table, cte.this.copy()))
             cte.pop()
     if not with_.expressions:
         with_.pop()
 
 
-def _with_names(select: exp.Query, names: list[str]) -> exp.Query | None:
-    """A SELECT whose columns have these names; None if it cannot be told which is which."""
-    if not names:
-        return select
-    if not isinstance(select, exp.Select):
-        return None
-    items = select.expressions
-    called = [item.alias or f"empriv_c{number}" for number, item in enumerate(items)]
-    starred = any(isinstance(item, exp.Star) or isinstance(item.this, exp.Star) for item in items)
-    if starred or len(names) != len(items) or len({name.lower() for name in called}) < len(called):
-        return None
-    select.set(
-        "expressions",
-        [item if item.alias else exp.alias_(item, name) for item, name in zip(items, called, strict=True)],
-    )
-    columns = [
-        exp.alias_(exp.column(exp.to_identifier(own, quoted=True)), name, quoted=True)
-        for own, name in zip(called, names, strict=True)
-    ]
-    return exp.Select(expressions=columns).from_(exp.Subquery(this=select), copy=False)
-
-
-def _write_out_windows(select: exp.Select) -> None:
-    """``OVER w ... WINDOW w AS (...)`` as ``OVER (...)``, in place; a window that adds to another stays as it is."""
-    named = {window.name.lower(): window for window in select.args.get("windows") or ()}
-    used = [window for window in windows_of(select) if window.args.get("alias") is not None]
-    if any(window.args.get("alias") is not None for window in named.values()):
-        return
-    for window in used:
-        definition = named.get(window.alias.lower())
-        parts = ("partition_by", "order", "spec")
-        if definition is None or any(window.args.get(part) for part in parts):
-            return
-        for part in parts:
-            value = definition.args.get(part)
-            window.set(part, [one.copy() for one in value] if isinstance(value, list) else value and value.copy())
-        window.set("alias", None)
-    if named:
-        select.set("windows", None)
-
-
 def _name_derived(select: exp.Select) -> None:
-    """Give names to derived tables of ``data``, and have them name their columns themselves; in place."""
-    number = 0
-    for holder in list(select.find_all(exp.Subquery)):
-        if not isinstance(holder.parent, exp.From | exp.Join) or not reads_rows(holder):
-            continue
-        alias = holder.args.get("alias")
-        if alias is not None and alias.columns and isinstance(holder.this, exp.Select):
-            whole = _with_names(holder.this.copy(), [column.name for column in alias.columns])
-            if whole is not None:
-                holder.set("this", whole)
-                alias.set("columns", None)
-    for holder in select.find_all(exp.Subquery):
-        if isinstance(holder.parent, exp.From | exp.Join) and not holder.alias and reads_rows(holder):
+    """Give names to derived tables of ``data``, in place."""
+    for number, holder in enumerate(list(select.find_all(exp.Subquery))):
+        if isinstance(holder.parent, exp.From | exp.Join) and not holder.alias and reads_of_data(holder):
             holder.set("alias", exp.TableAlias(this=exp.to_identifier(f"empriv_t{number}")))
-            number += 1
-
-
-def _wrap_filters(select: exp.Select) -> None:
-    """``who IN (SELECT who ...)`` as ``who IN (SELECT f.who FROM (SELECT who ...) AS f)``, in place."""
-    for number, part in enumerate(filters_of(select)):
-        inner = part.args["query"].this
-        if isinstance(inner, exp.Select) and len(inner.expressions) == 1 and not is_star(inner.expressions[0]):
-            name = f"empriv_f{number}"
-            listed = exp.column(inner.expressions[0].alias_or_name, table=name)
-            holder = exp.Subquery(this=inner, alias=exp.TableAlias(this=exp.to_identifier(name)))
-            part.set("query", exp.Subquery(this=exp.select(listed).from_(holder, copy=False)))

@@ -64,6 +64,11 @@ def put(tree: Node, nodes: Mapping[str, Node | int]) -> Node:
     return tree.transform(place, copy=False)
 
 
+def reads_of_data(tree: Node) -> list[exp.Table]:
+    """Where ``data`` is read."""
+    return [table for table in tree.find_all(exp.Table) if table.name.lower() == DATA and not table.db]
+
+
 def in_place_of(table: exp.Table, select: exp.Query) -> exp.Subquery:
     """A SELECT to stand where a table stands, under the same name, with what is joined to it and made of it there."""
     alias = table.args.get("alias") or exp.TableAlias(this=table.this.copy())
@@ -271,7 +276,7 @@ def misspelt_keyword(text: str, line: int, column: int) -> str | None:
 
 
 def nearest(name: str, known: Iterable[str], *, at_least: float = 0.5) -> str:
-    """End of a sentence about a name that is not there: a hint at the nearest that is."""
+    """End of a sentence about an unknown name: a hint at the nearest that is known."""
     names = list(known)
     near = difflib.get_close_matches(_plain(name), [_plain(one) for one in names], n=1, cutoff=at_least)
     if not near:

@@ -23,87 +23,68 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from empriv.collecting.engines.engine import DATA, DATABASE, INDIVIDUAL, MASTER, SAMPLES, in_sample
-from empriv.collecting.sql import quantiles
-from empriv.collecting.sql.aggregates import Builder, Facts
-from empriv.collecting.sql.decomposing import Call, Decomposition, replace_calls
-from empriv.collecting.sql.per_person import PAIR
-from empriv.collecting.sql.printing import Node, fill, in_place_of, query, text
-from empriv.collecting.sql.quantiles import on
+from empriv.collecting.sql.aggregates import Builder, Facts, Quantile
+from empriv.collecting.sql.decompose import PAIR, Decomposition
+from empriv.collecting.sql.printing import Node, fill, in_place_of, query, reads_of_data, text
 
 GROUP, KEY, RESULT = "empriv_group", "empriv_k", "empriv_q"
 _HASHES = ("empriv_x", "empriv_y")
-
-
-def leave_one_out(plan: Decomposition, facts: Facts, *, by_label: bool = False, again: bool = False) -> exp.Select:
-    """The statement: database, individual, group if any, then empriv_q0, empriv_q1 ...
-
-    ``flagged`` follows if some may be inexact.
-
-    An individual is given as a code, or ``by_label``.
-
-    With ``again``, the remaining rows for each pair in the table ``empriv_flagged`` is taken for a database of
-    its own, from which nobody is left out.
-    """
-    written = _written(plan, facts, by_label, again=again)
-    everyone, each = written.without
-    parts = [*written.parts, ("empriv_without", everyone.union(each, distinct=False), None)]
-    return written.statement(parts)
-
-
-@dataclass(frozen=True)
-class Stages:
-    """The same statement in steps, for results that are read some individuals at a time.
-
-    Attributes
-    ----------
-    tables : statements whose rows are to be kept as tables of these names, in this order
-    everyone : results with everyone
-    each : results without each individual
-    """
-
-    tables: tuple[tuple[str, exp.Select], ...]
-    everyone: exp.Select
-    each: exp.Select
-
-
-def stages(plan: Decomposition, facts: Facts, *, by_label: bool = False, only: str | None = None) -> Stages:
-    """The statement in steps, with ``empriv_partials`` a table; ``only`` is a condition on ``p.empriv_individual``."""
-    written = _written(plan, facts, by_label, again=False)
-    (_, rows, _), *parts = written.parts
-    tables = []
-    for name, part, _ in parts:
-        assert isinstance(part, exp.Select)
-        step = part.copy()
-        if any(table.name == "empriv_rows" for table in step.find_all(exp.Table)):
-            step = step.with_("empriv_rows", as_=rows.copy())
-            _put_first(step, written.own)
-        tables.append((name, step))
-    everyone, each = written.without
-    each = each if only is None else each.where(only)
-    return Stages(
-        tuple(tables),
-        written.statement([("empriv_without", everyone, None)], own=False),
-        written.statement([("empriv_without", each, None)], own=False),
-    )
 
 
 Part = tuple[str, exp.Expr, bool | None]
 
 
 @dataclass(frozen=True)
-class _Written:
-    """What a statement is put together from: columns of results, named parts, and the query's own WITH."""
+class LeaveOneOut:
+    """A rewritten query, as one statement or in steps.
+
+    Attributes
+    ----------
+    columns : of results
+    parts : named parts, in order, and whether they are kept rather than computed at each use
+    everyone, each : states with everyone, and without each individual
+    own : the query's own WITH
+    """
 
     columns: tuple[Node, ...]
     parts: tuple[Part, ...]
-    without: tuple[exp.Select, exp.Select]
+    everyone: exp.Select
+    each: exp.Select
     own: exp.Expr | None
 
-    def statement(self, parts: Sequence[Part], *, own: bool = True) -> exp.Select:
+    def whole(self) -> exp.Select:
+        """One statement: database, individual, group if any, then empriv_q0, empriv_q1 ...
+
+        ``flagged`` follows if some may be inexact.
+        """
+        without = self.everyone.union(self.each, distinct=False)
+        return self._results([*self.parts, ("empriv_without", without, None)], own=self.own)
+
+    def tables(self) -> Iterator[tuple[str, exp.Select]]:
+        """Statements whose rows are to be kept as tables of these names, in this order, for those that follow."""
+        (_, rows, _), *parts = self.parts
+        for name, part, _ in parts:
+            assert isinstance(part, exp.Select)
+            step = part.copy()
+            if any(table.name == "empriv_rows" for table in step.find_all(exp.Table)):
+                step = step.with_("empriv_rows", as_=rows.copy())
+                _put_first(step, self.own)
+            yield name, step
+
+    def of_everyone(self) -> exp.Select:
+        """Results with everyone, from the tables."""
+        return self._results([("empriv_without", self.everyone, None)], own=None)
+
+    def of_each(self, only: str | None = None) -> exp.Select:
+        """Results without each individual, from the tables; ``only`` is a condition on ``p.empriv_individual``."""
+        each = self.each if only is None else self.each.where(only)
+        return self._results([("empriv_without", each, None)], own=None)
+
+    def _results(self, parts: Sequence[Part], own: exp.Expr | None) -> exp.Select:
         found = exp.select(*(column.copy() for column in self.columns)).from_("empriv_without", copy=False)
         for name, part, materialized in parts:
-            found = found.with_(name, as_=part, materialized=materialized, copy=False)
-        _put_first(found, self.own if own else None)
+            found = found.with_(name, as_=part.copy(), materialized=materialized, copy=False)
+        _put_first(found, own)
         return found
 
 
@@ -114,20 +95,21 @@ def _put_first(statement: exp.Select, own: exp.Expr | None) -> None:
         with_.set("expressions", [*(cte.copy() for cte in own.expressions), *with_.expressions])
 
 
-def _written(plan: Decomposition, facts: Facts, by_label: bool, *, again: bool) -> _Written:
+def leave_one_out(plan: Decomposition, facts: Facts, *, by_label: bool = False, again: bool = False) -> LeaveOneOut:
+    """Rewrite a query. An individual is given as a code, or ``by_label``.
+
+    With ``again``, the remaining rows of each pair in the table ``empriv_flagged`` are taken for a database of their
+    own, from which nobody is left out.
+    """
     builder = Builder(facts)
     names = {text(x): name for name, x in plan.arguments.items()}
-    results = []
-    for position in plan.query.items:
-        calls: list[Call] = []
-        tree = replace_calls(plan.select.expressions[position].unalias().copy(), calls, plan.query)
-        values = [
-            call.aggregate.build(
-                builder, *(exp.column(names[text(x)]) if text(x) in names else x.copy() for x in call.arguments)
-            )
-            for call in calls
-        ]
-        results.append(_put_results(tree, values))
+    values = [
+        call.aggregate.build(
+            builder, *(exp.column(names[text(x)]) if text(x) in names else x.copy() for x in call.arguments)
+        )
+        for call in plan.calls
+    ]
+    results = [_put_results(tree.copy(), values) for tree in plan.results]
     keys = [f"{KEY}{k}" for k in range(len(plan.query.groups))]
     present = builder.add("COUNT(*)") if keys else None
 
@@ -151,7 +133,7 @@ def _written(plan: Decomposition, facts: Facts, by_label: bool, *, again: bool) 
         carried=carried,
     )
     if again:
-        rows = instead_of_data(rows, _left_for_pairs(by_label))
+        rows = instead_of_data(rows, _remaining_rows(by_label))
     if once:
         rows = instead_of_data(rows, exp.select("*").from_(MASTER))
     own = rows.args.pop("with_", None) or rows.args.pop("with", None)
@@ -163,17 +145,17 @@ def _written(plan: Decomposition, facts: Facts, by_label: bool, *, again: bool) 
         columns.append(exp.alias_(exp.or_(*builder.flags), "flagged"))
     labels = "empriv_flagged" if again else "empriv_databases"
     parts = tuple(_parts(builder, keys, rows, once=once))
-    return _Written(tuple(columns), parts, _without(builder, keys, labels, by_label), own)
+    return LeaveOneOut(tuple(columns), parts, *_without(builder, keys, labels, by_label), own)
 
 
 def instead_of_data(rows: exp.Select, select: exp.Select) -> exp.Select:
     """The rows that a query reads, with other rows in the place of ``data``."""
-    for table in [table for table in rows.find_all(exp.Table) if table.name.lower() == DATA and not table.db]:
+    for table in reads_of_data(rows):
         table.replace(in_place_of(table, select.copy()))
     return rows
 
 
-def _left_for_pairs(by_label: bool) -> exp.Select:
+def _remaining_rows(by_label: bool) -> exp.Select:
     code, join = _code("r", by_label)
     return query(
         f"SELECT r.*, f.code AS {PAIR} FROM {DATA} AS r JOIN empriv_databases AS d ON d.label = r.{DATABASE} "
@@ -212,7 +194,7 @@ def _parts(builder: Builder, keys: list[str], rows: exp.Select, *, once: bool) -
         for s, state in builder.additive.items()
     ]
     totals += [f"{side}({m}) AS {m}" for m, (_, side) in builder.extremes.items()]
-    totals += [quantiles.most(name, quantile) for name, quantile in builder.quantiles.items()]
+    totals += [_most_rows(name, quantile) for name, quantile in builder.quantiles.items()]
     summed = f"SELECT {', '.join(by + totals)} FROM empriv_partials GROUP BY {group}"
     yield "empriv_totals", _with_kept(builder, keys, summed), True
 
@@ -233,7 +215,7 @@ def _parts(builder: Builder, keys: list[str], rows: exp.Select, *, once: bool) -
         sole = f"SELECT {group}, {INDIVIDUAL}, {count} WHERE NOT {INDIVIDUAL} IS NULL GROUP BY {group}, {INDIVIDUAL}"
         yield f"empriv_sole_{name}", query(sole), True
     for name, quantile in builder.quantiles.items():
-        for part, select in quantiles.parts(name, quantile, keys):
+        for part, select in _ranked_rows(name, quantile, keys):
             yield part, select, True
 
 
@@ -241,7 +223,7 @@ def _states(builder: Builder, keys: list[str], names: list[str]) -> exp.Select:
     """The states of the rows by these columns."""
     source = "empriv_rows AS r"
     if builder.scales:
-        source += f" JOIN empriv_scales AS c ON {on('r', 'c', keys)}"
+        source += f" JOIN empriv_scales AS c ON {_on('r', 'c', keys)}"
     states = {**builder.additive, **{m: fill(f"{side}(x)", x=x) for m, (x, side) in builder.extremes.items()}}
     columns = [f"r.{name}" for name in names]
     found = query(f"SELECT {', '.join(columns)} FROM {source}")
@@ -254,7 +236,7 @@ def _with_kept(builder: Builder, keys: list[str], totals: str) -> exp.Select:
     if not builder.kept:
         return query(totals)
     kept = "".join(f", c.{name}" for name in sorted(builder.kept))
-    return query(f"SELECT t.*{kept} FROM ({totals}) AS t LEFT JOIN empriv_scales AS c ON {on('t', 'c', keys)}")
+    return query(f"SELECT t.*{kept} FROM ({totals}) AS t LEFT JOIN empriv_scales AS c ON {_on('t', 'c', keys)}")
 
 
 def _runners(builder: Builder, keys: list[str]) -> exp.Select:
@@ -267,7 +249,7 @@ def _runners(builder: Builder, keys: list[str]) -> exp.Select:
         columns.append(f"COUNT(CASE WHEN p.{m} = t.{m} THEN 1 END) AS {m}_holders")
     return query(
         f"SELECT {by}, {', '.join(columns)} FROM empriv_partials AS p JOIN empriv_totals AS t "
-        f"ON {on('p', 't', keys)} GROUP BY {by}"
+        f"ON {_on('p', 't', keys)} GROUP BY {by}"
     )
 
 
@@ -289,7 +271,7 @@ def _without(builder: Builder, keys: list[str], labels: str, by_label: bool) -> 
     # Without groups, a database in which no row passes WHERE has a result too: SQL's answer on no rows.
     outer = "JOIN" if keys else "LEFT JOIN"
     of_everyone = [f"{labels} AS d {outer} empriv_totals AS t ON t.{DATABASE} = d.label"]
-    of_each = [f"empriv_partials AS p JOIN empriv_totals AS t ON {on('p', 't', keys)}"]
+    of_each = [f"empriv_partials AS p JOIN empriv_totals AS t ON {_on('p', 't', keys)}"]
     of_each += [f"JOIN {labels} AS d ON d.label = t.{DATABASE}"]
     of_each += [join]
     if keys:
@@ -297,24 +279,24 @@ def _without(builder: Builder, keys: list[str], labels: str, by_label: bool) -> 
         of_everyone.append(f"JOIN empriv_groups AS g ON {matched}")
         of_each.append(f"JOIN empriv_groups AS g ON {matched}")
     if builder.extremes:
-        of_each.append(f"JOIN empriv_runners AS r ON {on('t', 'r', keys)}")
+        of_each.append(f"JOIN empriv_runners AS r ON {_on('t', 'r', keys)}")
     for columns in (everyone, each):
         columns += [f"t.{name}" for name in sorted(builder.kept)]
     if builder.quantiles:
         for tables in (of_everyone, of_each):
-            tables.append(f"LEFT JOIN empriv_scales AS c ON {on('t', 'c', keys)}")
+            tables.append(f"LEFT JOIN empriv_scales AS c ON {_on('t', 'c', keys)}")
     for name in builder.distincts:
         every, sole = f"{name}_all", f"{name}_sole"
         for tables in (of_everyone, of_each):
-            tables.append(f"LEFT JOIN empriv_all_{name} AS {every} ON {on('t', every, keys)}")
+            tables.append(f"LEFT JOIN empriv_all_{name} AS {every} ON {_on('t', every, keys)}")
         of_each.append(
-            f"LEFT JOIN empriv_sole_{name} AS {sole} ON {on('p', sole, keys)} AND p.{INDIVIDUAL} = {sole}.{INDIVIDUAL}"
+            f"LEFT JOIN empriv_sole_{name} AS {sole} ON {_on('p', sole, keys)} AND p.{INDIVIDUAL} = {sole}.{INDIVIDUAL}"
         )
         everyone.append(f"COALESCE({every}.n, 0) AS {name}")
         each.append(f"COALESCE({every}.n, 0) - COALESCE({sole}.n, 0) AS {name}")
     for columns, tables, is_each in ((everyone, of_everyone, False), (each, of_each, True)):
         for name, quantile in builder.quantiles.items():
-            own, joins = quantiles.joined(name, quantile, keys, each=is_each)
+            own, joins = _joined_quantile(name, quantile, keys, each=is_each)
             columns += own
             tables += [f"LEFT JOIN {table} ON {condition}" for table, condition in joins]
     total = query(f"SELECT {', '.join(everyone)} FROM {' '.join(of_everyone)}")
@@ -331,3 +313,87 @@ def _put_results(tree: Node, results: list[Node]) -> Node:
         return node
 
     return tree.transform(put)
+
+
+def _most_rows(name: str, quantile: Quantile) -> str:
+    """What the totals must hold: the most rows that an individual has."""
+    return f"MAX(CASE WHEN NOT {INDIVIDUAL} IS NULL THEN {quantile.n} END) AS {name}_most"
+
+
+def _ranked_rows(name: str, quantile: Quantile, keys: list[str]) -> list[tuple[str, exp.Select]]:
+    """Rows near a quantile with their ranks, and how many of them each individual takes away.
+
+    They are ranked once: without an individual, a rank moves by as many of their rows as stand before it.
+    """
+    x, low, high = f"r.{quantile.x.name}", f"c.{quantile.low}", f"c.{quantile.high}"
+    k = "".join(f", r.{key}" for key in keys)
+    own = "".join(f", {key}" for key in keys)
+    near = query(
+        f"SELECT r.{DATABASE}{k}, r.{INDIVIDUAL}, {x} AS v, {_below('t', name, quantile)} "
+        f"+ ROW_NUMBER() OVER (PARTITION BY r.{DATABASE}{k} ORDER BY {x}) - 1 AS place FROM empriv_rows AS r "
+        f"JOIN empriv_scales AS c ON {_on('r', 'c', keys)} JOIN empriv_totals AS t ON {_on('r', 't', keys)} "
+        f"WHERE NOT {x} IS NULL AND ({_wide(name, quantile)} OR ({low} < {high} AND {x} >= {low} AND {x} <= {high}))"
+    )
+    # The place that a row would have among the rows of others, but for rows below the window.
+    mine = query(
+        f"SELECT {DATABASE}{own}, {INDIVIDUAL}, place + 1 - ROW_NUMBER() OVER ("
+        f"PARTITION BY {DATABASE}{own}, {INDIVIDUAL} ORDER BY place) AS place "
+        f"FROM empriv_near_{name} WHERE NOT {INDIVIDUAL} IS NULL"
+    )
+    below, (first, last) = _below("p", name, quantile), _positions(quantile, f"t.{quantile.n} - p.{quantile.n}")
+    taken = query(
+        f"SELECT r.{DATABASE}{k}, r.{INDIVIDUAL}, COUNT(CASE WHEN r.place - {below} <= {first} THEN 1 END) AS low, "
+        f"COUNT(CASE WHEN r.place - {below} <= {last} THEN 1 END) AS high FROM empriv_mine_{name} AS r "
+        f"JOIN empriv_partials AS p ON {_on('r', 'p', keys)} AND r.{INDIVIDUAL} = p.{INDIVIDUAL} "
+        f"JOIN empriv_totals AS t ON {_on('r', 't', keys)} JOIN empriv_scales AS c ON {_on('r', 'c', keys)} "
+        f"GROUP BY r.{DATABASE}{k}, r.{INDIVIDUAL}"
+    )
+    return [(f"empriv_near_{name}", near), (f"empriv_mine_{name}", mine), (f"empriv_taken_{name}", taken)]
+
+
+def _joined_quantile(
+    name: str, quantile: Quantile, keys: list[str], *, each: bool
+) -> tuple[list[str], list[tuple[str, str]]]:
+    """Columns of the order statistics, and the LEFT JOINs that find them, with everyone or without each."""
+    columns, joins = [], []
+    count = f"t.{quantile.n}"
+    if each:
+        count = f"{count} - p.{quantile.n}"
+        joins.append(
+            (f"empriv_taken_{name} AS {name}_taken", f"{_on('p', f'{name}_taken', keys)} "
+             f"AND p.{INDIVIDUAL} = {name}_taken.{INDIVIDUAL}")
+        )  # fmt: skip
+    for side, position in zip(("low", "high"), _positions(quantile, count), strict=True):
+        if side == "high" and not quantile.continuous:
+            columns.append(f"NULL AS {name}_high")
+            continue
+        place = position
+        if each:
+            place = f"{position} + {_below('p', name, quantile)} + COALESCE({name}_taken.{side}, 0)"
+        near = f"{name}_near_{side}"
+        joins.append((f"empriv_near_{name} AS {near}", f"{_on('t', near, keys)} AND {near}.place = {place}"))
+        columns.append(f"COALESCE({near}.v, c.{quantile.low}) AS {name}_{side}")
+    return columns, joins
+
+
+def _on(one: str, other: str, keys: list[str]) -> str:
+    """Same database and same group."""
+    return " AND ".join(
+        [f"{one}.{DATABASE} = {other}.{DATABASE}", *(f"{one}.{k} IS NOT DISTINCT FROM {other}.{k}" for k in keys)]
+    )
+
+
+def _positions(quantile: Quantile, n: str) -> tuple[str, str]:
+    if quantile.continuous:
+        place = f"(({n}) - 1) * ({quantile.num} / {quantile.den})"
+        return f"CAST(FLOOR({place}) AS BIGINT)", f"CAST(CEIL({place}) AS BIGINT)"
+    place = f"CAST(GREATEST(1, (({n}) * {quantile.num} + {quantile.den - 1}) // {quantile.den}) - 1 AS BIGINT)"
+    return place, place
+
+
+def _wide(name: str, quantile: Quantile) -> str:
+    return f"COALESCE(t.{name}_most > c.{quantile.room}, FALSE)"
+
+
+def _below(table: str, name: str, quantile: Quantile) -> str:
+    return f"CASE WHEN {_wide(name, quantile)} THEN 0 ELSE {table}.{quantile.below} END"

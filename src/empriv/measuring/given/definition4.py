@@ -22,8 +22,7 @@ from empriv.measuring.given.given_risk import measure_given
 from empriv.measuring.given.reader_knowledge import Buckets, Given, OwnContribution
 from empriv.measuring.line.risk import Risk, measure_line
 from empriv.results import FloatArray, IntArray, Results
-from empriv.words.message import Message
-from empriv.words.what_is_known import TITLE
+from empriv.words.message import KNOWN_TITLE, Message
 
 LEAST_BUCKET = 20  # databases; a bucket with fewer is not measured, and that is said
 _EACH_BUCKET, _MOST_BUCKETS = 50, 5
@@ -92,7 +91,7 @@ class WorstRisk(AnyRisk):
             "measured: nothing is said of readers who see one of these buckets."
         )
         numbers = {"what": "left-out", "count": self.left_out, "least": LEAST_BUCKET}
-        return Message("worst-of", said), Message("known", small, "warning", numbers, TITLE)
+        return Message("worst-of", said), Message("known", small, "warning", numbers, KNOWN_TITLE)
 
 
 _NOT_GIVEN = Message(
@@ -147,13 +146,13 @@ def measure_own_contribution(results: Results, given: OwnContribution, density: 
         results=results,
         unconditional=_plain(results, density),
         given=given,
-        parts=tuple(_to(results, int(row), contributions(int(row)), density) for row in rows),
+        parts=tuple(_risk_to_contributor(results, int(row), contributions(int(row)), density) for row in rows),
         names=tuple(f"contributor {place + 1}" for place in range(len(rows))),
         known=() if checked is None else (checked,),
     )
 
 
-def _to(results: Results, row: int, contribution: FloatArray, density: Density) -> Risk:
+def _risk_to_contributor(results: Results, row: int, contribution: FloatArray, density: Density) -> Risk:
     """The risk of the others to one contributor: that they can tell their own presence is to be expected."""
     others = _without_entries(results, row)
     if np.ptp(contribution) <= 1e-12 * float(np.abs(contribution).max(initial=0.0)):

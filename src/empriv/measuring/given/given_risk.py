@@ -43,8 +43,7 @@ from empriv.measuring.line.last_digits import pairs_at_step
 from empriv.measuring.line.moves import Moves, moves_of
 from empriv.measuring.line.risk import Block, Risk, measure_line, pairs_of
 from empriv.results import FloatArray, IntArray, Results
-from empriv.words import what_is_known
-from empriv.words.message import Message
+from empriv.words.message import Message, counted_as_known
 
 SILENT = 0.05
 FEWEST = 8  # databases that can be tested
@@ -242,7 +241,7 @@ class GivenRisk(Risk):
     def messages(self) -> tuple[Message, ...]:
         """What was counted as known, in words."""
         fit, last = self.residuals.fit, self.steps[-1] if self.steps else None
-        return what_is_known.given(
+        return counted_as_known(
             [term.name for term in fit.terms], fit.parameters, self.residuals.original.n_databases,
             chosen=None if last is None else (last.name, last.p), dropped=self.residuals.dropped,
             logarithm=self.residuals.logarithm, spread=fit.spread is not None, determined=fit.determined,

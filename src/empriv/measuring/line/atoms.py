@@ -47,7 +47,7 @@ class Pairs:
     draws : points for each database
     starts, entry_database : as in `Results`
     entries : (n_entries, draws) results without the individual
-    names : the code of each atom; `words.outcomes` puts it in words
+    names : the code of each atom; `outcome_name` puts it in words
     mass, mass_without : (atoms,), (n_individuals, atoms)
         Share of the N points at each atom, with everyone and without each individual.
     own : individuals who have an atom of their own, each with their own pairs

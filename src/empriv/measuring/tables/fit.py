@@ -196,6 +196,14 @@ class TableFit:
         frame = np.linalg.qr(np.concatenate((self.basis, self.residuals / self.residuals.std(axis=0)), axis=1))[0]
         return np.asarray((frame**2).sum(axis=1))
 
+    def main_axes(self, count: int) -> FloatArray:
+        """(count, n) the main axes of the residuals, averaged over draws; none of a table of which nothing varies."""
+        if not len(self.kept):
+            return np.zeros((0, self.n))
+        by_database = self.residuals.reshape(self.n, -1, len(self.kept)).mean(axis=1)
+        scaled = by_database / np.maximum(self.spreads[self.kept], 1e-300)
+        return np.asarray(np.linalg.svd(scaled, full_matrices=False)[0][:, :count].T)
+
     def sizes(self, influences: FloatArray) -> FloatArray:
         """(...) ``D'K D`` of influences (..., r): the squared distance that two normal tables would be apart."""
         return np.asarray(((influences @ self.root) ** 2).sum(axis=-1))

@@ -62,6 +62,11 @@ class Influences:
         return np.repeat(np.arange(self.results.n_individuals, dtype=np.int64), self.results.presence)
 
     @cached_property
+    def total_sizes(self) -> FloatArray:
+        """(individuals,) the sum of `sizes` of each."""
+        return np.asarray(np.bincount(self.owner, self.sizes, minlength=self.results.n_individuals), float)
+
+    @cached_property
     def touched(self) -> IntArray:
         """(j, 2) pairs of an individual and a cell that they change or turn, sorted."""
         cells = np.repeat(np.arange(len(self.begins) - 1), np.diff(self.begins))

@@ -20,7 +20,7 @@ from empriv.measuring.line.atoms import split
 from empriv.measuring.tables.fit import CONSTANT, TableFit, zero_filled
 from empriv.measuring.tables.influences import Influences
 from empriv.results import FloatArray, IntArray, Results
-from empriv.words.outcomes import OUTCOMES
+from empriv.words.sentences import OUTCOMES
 
 WITH_EVERYONE = "is the same in every database with everyone, and not without the individual"
 WITHOUT = "is always the same unless the individual is in the data"

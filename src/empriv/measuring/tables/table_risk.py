@@ -46,8 +46,7 @@ from empriv.measuring.tables.fit import BoolArray, TableFit, filled, fit_table
 from empriv.measuring.tables.influences import Influences, influences_on
 from empriv.measuring.tables.leaks import Leak, alone_in_cells, table_leaks
 from empriv.results import FloatArray, IntArray, Results
-from empriv.words import what_is_known
-from empriv.words.message import Message
+from empriv.words.message import Message, counted_as_known
 
 _AXES = 5  # of the previous table that are known, at most
 _EACH_AXIS = 20  # databases for each of them
@@ -218,11 +217,6 @@ class TableRisk(AnyRisk):
         q, numbers = self.results.q.reshape(-1, d), (self.results.outcomes == 0).reshape(-1, d)
         return filled(q[:, self.fit.kept], numbers[:, self.fit.kept])
 
-    @property
-    def kept_spreads(self) -> FloatArray:
-        """(r,) standard deviation of each kept cell."""
-        return np.asarray(self.fit.spreads[self.fit.kept])
-
     def remembered(self, key: Any, make: Callable[[], Made]) -> Made:
         """What is made once, such as by bounds between two questions."""
         if key not in self._remembered:
@@ -338,7 +332,7 @@ class GivenTableRisk(TableRisk):
     def messages(self) -> tuple[Message, ...]:
         """What was counted as known, in words."""
         last = self.steps[-1] if self.steps else None
-        return what_is_known.given(
+        return counted_as_known(
             [term.name for term in self.known], 1 + sum(term.size for term in self.known), self.results.n_databases,
             chosen=None if last is None else (last.name, last.p), dropped=self.dropped,
         )  # fmt: skip
@@ -390,7 +384,7 @@ def _with_lags(
     """Databases in time whose previous tables are known, and all that is known of them."""
     if not lags:
         return order, [term.on(order) for term in terms]
-    axes = _axes_of(fit_table(results), max(1, min(_AXES, results.n_databases // _EACH_AXIS)))[:, order]
+    axes = fit_table(results).main_axes(max(1, min(_AXES, results.n_databases // _EACH_AXIS)))[:, order]
     first = max(lags)
     kept = order[first:]
     known = [term.on(kept) for term in terms]
@@ -399,16 +393,6 @@ def _with_lags(
         for number, axis in enumerate(axes, start=1):
             known.append(number_term(f"{name}, axis {number}", axis[first - lag : len(axis) - lag], lag=lag))
     return kept, known
-
-
-def _axes_of(fit: TableFit, count: int) -> FloatArray:
-    """(count, n) the main axes of the residuals of a table given what is known alone, averaged over draws; none of a
-    table of which nothing varies."""
-    if not len(fit.kept):
-        return np.zeros((0, fit.n))
-    by_database = fit.residuals.reshape(fit.n, -1, len(fit.kept)).mean(axis=1)
-    scaled = by_database / np.maximum(fit.spreads[fit.kept], 1e-300)
-    return np.asarray(np.linalg.svd(scaled, full_matrices=False)[0][:, :count].T)
 
 
 def _choose(
@@ -430,7 +414,7 @@ def _choose(
         if steps and len(kept) < sum(term.size for term in known) + LEAST_RESIDUALS:
             break  # too few databases for more
         terms, lags = wanted, wanted_lags
-        axes = _axes_of(fit_table(results.on_databases(kept), known), _SERIES)
+        axes = fit_table(results.on_databases(kept), known).main_axes(_SERIES)
         p = 1.0
         if ordered and len(kept) >= FEWEST and len(axes):
             p = iid_tests(np.round(axes, 12)).p

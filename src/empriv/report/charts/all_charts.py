@@ -13,19 +13,17 @@ from empriv.base.arguments import one_of
 from empriv.errors import InputError
 from empriv.report.charts.answers import results_chart
 from empriv.report.charts.chart import Chart
-from empriv.report.charts.curves import delta_chart, total_risk_chart
-from empriv.report.charts.known import known_chart
-from empriv.report.charts.laws import density_chart
+from empriv.report.charts.curves import delta_chart, publications_chart, total_risk_chart
+from empriv.report.charts.densities import density_chart
 from empriv.report.charts.moves_chart import moves_chart
-from empriv.report.charts.publications_chart import publications_chart
 from empriv.report.charts.table_chart import table_chart
 from empriv.report.gather import Material, gather
 
 FIRST, TABLE, AGAIN, BY_ITSELF = "moves", "table", "publications", "density"
 """The picture of the first screen, of one number and of a table; that of publishing again; and the paper's densities,
 which are on no page. The others are folded."""
-ANSWERS = ("results", "known")
-"""Charts that show answers: on a page only if that is asked for."""
+ANSWERS = "results"
+"""The chart that shows answers: on a page only if that is asked for."""
 
 CHARTS: dict[str, Callable[[Material], Chart | None]] = {
     "moves": moves_chart,
@@ -35,7 +33,6 @@ CHARTS: dict[str, Callable[[Material], Chart | None]] = {
     "total_risk": total_risk_chart,
     "density": density_chart,
     "table": table_chart,
-    "known": known_chart,
 }
 
 
@@ -51,7 +48,7 @@ def chart(audit: Audit, name: str, epsilon: float | None = None) -> Chart:
     Returns
     -------
     Chart
-        with ``spec`` (Vega-Lite), ``data`` (columns) and ``save`` (.svg, .png, .pdf, .html, .json)
+        with ``spec`` (Vega-Lite), ``data`` (columns) and ``save`` (.svg, .png, .pdf, .json)
 
     Examples
     --------
@@ -70,6 +67,6 @@ def chart(audit: Audit, name: str, epsilon: float | None = None) -> Chart:
 def charts_of(material: Material, *, answers: bool = True) -> Iterator[Chart]:
     """All charts of the page that an audit has, in its order; without ``answers``, those that show none."""
     for name, make in CHARTS.items():
-        drawn = None if name == BY_ITSELF or (name in ANSWERS and not answers) else make(material)
+        drawn = None if name == BY_ITSELF or (name == ANSWERS and not answers) else make(material)
         if drawn is not None:
             yield drawn

@@ -34,8 +34,7 @@ from empriv.report.charts.chart import (
 )
 from empriv.report.gather import Material
 from empriv.results import FloatArray, Outcome, Results
-from empriv.words.nouns import days_of
-from empriv.words.sentences import amount
+from empriv.words.sentences import amount, days_of
 
 LEVEL = 0.95  # of the answers lie in the band
 _MOST_DRAWN = 400  # databases, evenly; the table has more
@@ -55,49 +54,37 @@ class Predictable:
 
 
 def results_chart(material: Material) -> Chart:
-    """The answer on each database with the band of what can be predicted; the first few of several numbers."""
+    """The answer on each database with the band of what can be predicted; the first few of several numbers, each in a
+    view of its own."""
     audit = material.audit
-    results = audit.results
+    results, unit = audit.results, audit.unit
+    series: dict[str, tuple[FloatArray, Predictable]] = {}
     if results.components is None:
-        parts = {"": results}
-        bands = {"": predictable(audit.measured, answers_of(results))}
-    else:
-        parts = {name: results.component(name) for name in results.components[:_MOST_VIEWS]}
-        bands = {name: _around_median(answers_of(component)) for name, component in parts.items()}
-    more = 0 if results.components is None else len(results.components) - len(parts)
-    return answers_chart(
-        results,
-        {name: (answers_of(component), bands[name]) for name, component in parts.items()},
-        unit=audit.unit,
-        others=f" {more:,} more {'number is' if more == 1 else 'numbers are'} not drawn." if more else "",
-    )
-
-
-def answers_chart(
-    results: Results,
-    series: dict[str, tuple[FloatArray, Predictable]],
-    *,
-    error: dict[str, float] | None = None,
-    unit: str = "",
-    others: str = "",
-) -> Chart:
-    """Answers by database, each number in a view of its own; with ``error``, bars of that much noise around each."""
+        answers = answers_of(results)
+        series[""] = answers, predictable(audit.measured, answers)
+    for name in (results.components or ())[:_MOST_VIEWS]:
+        answers = answers_of(results.component(name))
+        series[name] = answers, _around_median(answers)
     labels = [shortened(str(label), 24) for label in results.databases]
     height = HEIGHT if len(series) == 1 else _SMALL
     views = [
-        {"width": WIDTH, "height": height, "layer": _layers(*drawn, labels, name, place, height, error, unit)}
+        {"width": WIDTH, "height": height, "layer": _layers(*drawn, labels, name, place, height, unit)}
         for place, (name, drawn) in enumerate(series.items())
     ]
-    odd = sum(int(np.count_nonzero(~np.isfinite(answers))) for answers, _ in series.values())
-    none = f" {odd:,} of {results.n_databases * len(series):,} answers are not a number: crosses at the bottom."
-    averaged = "" if (results.draws or 1) == 1 else f" Each is the mean of {results.draws:,} draws."
-    thinned = f" {_MOST_DRAWN:,} of {len(labels):,} are drawn." if len(labels) > _MOST_DRAWN else ""
-    said = next(iter(series.values()))[1].said
-    noisy = " Upright bars reach as far as the noise errs on average." if error else ""
+    said = [next(iter(series.values()))[1].said]
+    if (results.draws or 1) > 1:
+        said.append(f"Each is the mean of {results.draws:,} draws.")
+    if odd := sum(int(np.count_nonzero(~np.isfinite(answers))) for answers, _ in series.values()):
+        answers_said = f"{results.n_databases * len(series):,} answers"
+        said.append(f"{odd:,} of {answers_said} are not a number: crosses at the bottom.")
+    if len(labels) > _MOST_DRAWN:
+        said.append(f"{_MOST_DRAWN:,} of {len(labels):,} are drawn.")
+    if (more := len(results.components or ()) - _MOST_VIEWS) > 0:
+        said.append(f"{more:,} more {'number is' if more == 1 else 'numbers are'} not drawn.")
     return Chart(
         name="results",
         title="The answers, and what can be predicted of them",
-        caption=f"{said}{noisy}{averaged}{none if odd else ''}{thinned}{others}",
+        caption=" ".join(said),
         spec=spec_of(layer=views[0]["layer"]) if len(views) == 1 else stacked(views),
         data=_table(results, labels, series),
         hover=_hover(labels, series, unit) if len(series) == 1 else None,
@@ -120,15 +107,15 @@ def predictable(risk: AnyRisk, answers: FloatArray) -> Predictable:
 
 def _around_fit(risk: GivenRisk, answers: FloatArray) -> Predictable:
     residuals, fit = risk.residuals, risk.residuals.fit
-    here = np.isfinite(fit.residuals)
-    if not here.any():
+    fitted = np.isfinite(fit.residuals)
+    if not fitted.any():
         return _around_median(answers)
-    back = np.exp if residuals.logarithm else np.asarray
-    scale = fit.spread.scale if fit.spread is not None else np.ones(len(here))
-    ends = np.quantile((fit.residuals / scale)[here], [0.5 - LEVEL / 2, 0.5 + LEVEL / 2])
+    in_units = np.exp if residuals.logarithm else np.asarray
+    scale = fit.spread.scale if fit.spread is not None else np.ones(len(fitted))
+    ends = np.quantile((fit.residuals / scale)[fitted], [0.5 - LEVEL / 2, 0.5 + LEVEL / 2])
     level, low, high = np.full((3, len(answers)), np.nan)  # not known of databases whose previous answers are not
     for curve, end in ((level, 0.0), (low, ends[0]), (high, ends[1])):
-        curve[residuals.places[here]] = back((fit.level + scale * end)[here])
+        curve[residuals.places[fitted]] = in_units((fit.level + scale * end)[fitted])
     known = ", ".join(term.name for term in fit.terms) or "the level alone"
     return Predictable(
         level, low, high,
@@ -149,14 +136,11 @@ def _around_median(answers: FloatArray) -> Predictable:
 
 
 def _layers(
-    answers: FloatArray, band: Predictable, labels: list[str], name: str, place: int, height: int,
-    error: dict[str, float] | None, unit: str,
-) -> list[dict[str, Any]]:  # fmt: skip
+    answers: FloatArray, band: Predictable, labels: list[str], name: str, place: int, height: int, unit: str
+) -> list[dict[str, Any]]:
     numeric = np.flatnonzero(np.isfinite(answers))
     around = np.flatnonzero(np.isfinite(band.low) & np.isfinite(band.high))
-    noise = 0.0 if error is None else error[name]
-    reach = np.concatenate((answers[numeric] - noise, answers[numeric] + noise, band.low[around], band.high[around]))
-    low, high = value_range(reach)
+    low, high = value_range(np.concatenate((answers[numeric], band.low[around], band.high[around])))
     x, y = Scale(0.5, len(answers) + 0.5), Scale(low, high)
     named = labelled(x, labels, height)
     at = {"x": named["encoding"]["x"], "y": answer_axis(y, _titled(name, unit), height)}
@@ -164,15 +148,14 @@ def _layers(
     drawn, known = _evenly(numeric), _evenly(around)
     rows = records(at=known + 1, value=band.level[known], low=band.low[known], high=band.high[known])
     shape = {"interpolate": "step"} if len(known) > 1 and float(np.ptp(band.level[known])) > 0 else {}
-    points = records(at=drawn + 1, value=answers[drawn], low=answers[drawn] - noise, high=answers[drawn] + noise)
+    points = records(at=drawn + 1, value=answers[drawn])
     layers = [
         named,
         layer("band", {"type": "area", "color": SKY, "opacity": 0.35, **shape}, rows, between),
         layer("level", {"type": "line", "color": VERMILION, "strokeWidth": 1.2, **shape}, rows, at),
-        *([layer("error", {"type": "rule", "color": INK, "opacity": 0.45}, points, between)] if noise else []),
         layer("line", {"type": "line", "color": BLUE, "strokeWidth": 1, "opacity": 0.75}, points, at),
     ]
-    if len(drawn) <= _MOST_DOTS or noise:
+    if len(drawn) <= _MOST_DOTS:
         dot = {"type": "point", "filled": True, "color": BLUE, "size": 18, "opacity": 1}
         layers.append(layer("points", dot, points, at))
     missing = np.flatnonzero(~np.isfinite(answers))[:_MOST_DRAWN]
@@ -210,13 +193,13 @@ def _cleaned(values: FloatArray) -> list[float | None]:
 
 def _hover(labels: list[str], series: dict[str, tuple[FloatArray, Predictable]], unit: str) -> dict[str, Any]:
     ((answers, band),) = series.values()
-    here = _evenly(np.arange(len(labels)))
+    places = _evenly(np.arange(len(labels)))
     texts = [
         f"{labels[k]}: {amount(float(answers[k]), unit) if math.isfinite(answers[k]) else 'not a number'}"
         + (f" (predicted {amount(float(band.level[k]), unit)})" if math.isfinite(band.level[k]) else "")
-        for k in here
+        for k in places
     ]
-    return {"at": [(float(k) + 0.5) / len(labels) for k in here], "text": texts, "layer": "line0"}
+    return {"at": [(float(k) + 0.5) / len(labels) for k in places], "text": texts, "layer": "line0"}
 
 
 def _evenly(places: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:

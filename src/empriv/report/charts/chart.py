@@ -1,6 +1,6 @@
-"""`Chart`: a Vega-Lite spec, the data behind it, and how to read both. It can be saved as a picture, a page or a spec.
+"""`Chart`: a Vega-Lite spec, the data behind it, and how to read both. It can be saved as a picture or a spec.
 
-The theme and the colours are here; `curves`, `laws`, `moves_chart` and the others decide what is drawn.
+The theme and the colours are here; the modules beside it decide what is drawn.
 vl-convert turns a spec into a picture without a browser, and is imported when a picture is asked for.
 """
 
@@ -22,7 +22,7 @@ from empriv.base.storage import write_atomically
 from empriv.base.text import visible
 from empriv.errors import InputError
 
-FORMATS = ("svg", "png", "pdf", "html", "json")
+FORMATS = ("svg", "png", "pdf", "json")
 WIDTH, HEIGHT = 324, 190  # with its axes a chart fits a phone without its letters shrinking; a page may enlarge it
 PLAIN = ",~r"  # six digits without an exponent
 
@@ -90,7 +90,7 @@ class Chart:
         return str(vl_convert.vegalite_to_svg(json.dumps(self.spec)))
 
     def save(self, path: str | PathLike[str], *, scale: float = 2.0) -> None:
-        """Write a picture (.svg, .png, .pdf), a page without script (.html) or the spec (.json), mode 0600.
+        """Write a picture (.svg, .png, .pdf) or the spec (.json), mode 0600.
 
         ``scale`` is the pixels of a PNG for each unit of the chart.
         """
@@ -111,10 +111,6 @@ class Chart:
             return bytes(vl_convert.vegalite_to_png(text, scale=scale))
         if kind == "pdf":
             return bytes(vl_convert.vegalite_to_pdf(text))
-        if kind == "html":
-            from empriv.report.page.rendering import chart_page
-
-            return chart_page(self).encode("utf-8", "backslashreplace")
         return (self.svg if kind == "svg" else json.dumps(self.spec, indent=1)).encode("utf-8", "backslashreplace")
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
@@ -146,12 +142,16 @@ class Scale:
             shown["values"] = list(self.ticks)
         return {"field": name, "type": "quantitative", "scale": scale, "axis": shown}
 
+    def drawn(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Values as they can be drawn: on a logarithmic scale 0 is at the bottom."""
+        return np.maximum(values, self.low) if self.kind == "log" else np.asarray(values, float)
 
-def spec_of(*, width: int = WIDTH, height: int = HEIGHT, **content: Any) -> dict[str, Any]:
+
+def spec_of(*, height: int = HEIGHT, **content: Any) -> dict[str, Any]:
     """A whole spec of one view."""
     return {
         "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
-        "width": width,
+        "width": WIDTH,
         "height": height,
         **content,
         "config": _CONFIG,

@@ -1,15 +1,18 @@
-"""Charts along epsilon: delta and total risk."""
+"""Curves: delta and total risk against epsilon, and delta against the number of publications."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from empriv.measuring.series import composes
 from empriv.report.charts.chart import (
     BLUE,
     INK,
+    ORANGE,
     SKY,
     VERMILION,
     Chart,
@@ -23,6 +26,9 @@ from empriv.report.charts.chart import (
 from empriv.report.gather import Material
 from empriv.results import FloatArray
 from empriv.words.sentences import number, percent
+
+_COUNTS = (1, 2, 3, 5, 7, 10, 14, 20, 30, 52, 75, 100, 150, 200, 250, 300, 365, 500, 750, 1000)
+_MORE = (2_000, 5_000, 10_000, 100_000, 1_000_000)
 
 
 def delta_chart(material: Material) -> Chart:
@@ -40,8 +46,9 @@ def delta_chart(material: Material) -> Chart:
         lower=material.band["lower"],
         upper=material.band["upper"],
         caption=(
-            f"{_drawn(apart)}: the estimated failure probability of the most exposed individual. {band.capitalize()}: "
-            f"between its bounds at {percent(bounds.level)} confidence; where it reaches 1 there is no upper bound."
+            f"{'Points' if apart else 'Line'}: the estimated failure probability of the most exposed individual. "
+            f"{band.capitalize()}: between its bounds at {percent(bounds.level)} confidence; where it reaches 1 there "
+            "is no upper bound."
             f"{crosses}"
         ),
     )
@@ -59,11 +66,73 @@ def total_risk_chart(material: Material) -> Chart:
         lower=material.band["total_risk_lower"],
         upper=material.band["total_risk_upper"],
         caption=(
-            f"{_drawn(apart)}: the estimated chance that the privacy of anybody at all fails, if failures are "
-            f"independent. The upper end of the {'bar' if apart else 'band'} is indicative only: with many individuals "
-            "it is mostly sampling noise."
+            f"{'Points' if apart else 'Line'}: the estimated chance that the privacy of anybody at all fails, if "
+            f"failures are independent. The upper end of the {'bar' if apart else 'band'} is indicative only: with "
+            "many individuals it is mostly sampling noise."
         ),
     )
+
+
+def publications_chart(material: Material) -> Chart | None:
+    """delta after so many publications, estimate and upper figure, with the targets; None for a kind that has none."""
+    audit, targets = material.audit, material.targets
+    risk, epsilon = audit.once, material.epsilon
+    if not composes(risk) or not np.isfinite(epsilon):
+        return None
+    counts = sorted({*_COUNTS, *(count for count in _MORE if count <= 2 * audit.times), audit.times})
+    figures = audit.publications(epsilon)
+    level = figures.level
+    estimate, upper = (
+        [figures.estimated_delta(count) for count in counts],
+        [figures.upper_delta(count) for count in counts],
+    )
+    limits = [delta for at, delta in targets if at == epsilon]
+    x = Scale(1.0, float(counts[-1]), "log", tuple(c for c in (1, 7, 30, 100, 365, *_MORE) if c <= counts[-1]))
+    y = risk_scale(np.array([*estimate, *limits]), np.array(upper))
+    names = ["estimate", f"upper figure ({percent(level)})"]
+    rows = [
+        row
+        for name, line in zip(names, (estimate, upper), strict=True)
+        for row in records(count=counts, value=np.maximum(line, y.low), which=[name] * len(counts))
+    ]
+    encoding = {
+        "x": x.encoding("count", "publications", format=",d"),
+        "y": y.encoding("value", "delta (most exposed individual)"),
+        "color": {"field": "which", "type": "nominal", "scale": {"domain": names, "range": [BLUE, ORANGE]}},
+        "strokeDash": {"field": "which", "type": "nominal", "scale": {"domain": names, "range": [[1, 0], [6, 3]]}},
+    }
+    layers = [layer("lines", {"type": "line", "strokeWidth": 2}, rows, encoding)]
+    across, up = ({name: encoding[name]} for name in ("x", "y"))
+    if limits:
+        said = records(count=[counts[-1]] * len(limits), value=limits, said=[f"allowed: {percent(d)}" for d in limits])
+        text = {"type": "text", "align": "right", "dy": -8, "fontWeight": "bold", "color": VERMILION}
+        layers += [
+            layer("target", {"type": "rule", "color": VERMILION, "strokeDash": [2, 2]}, said, up),
+            layer("allowed", text, said, {**across, **up, "text": {"field": "said"}}),
+        ]
+    if audit.times > 1:
+        said = records(count=[audit.times], said=[f"{audit.times:,} times"])
+        text = {"type": "text", "align": "right", "dx": -6, "dy": 6, "fontWeight": "bold", "color": INK}
+        layers += [
+            layer("now", {"type": "rule", "color": INK}, said, across),
+            layer("times", text, said, {**across, "y": {"value": 0}, "text": {"field": "said"}}),
+        ]
+    return Chart(
+        name="publications",
+        title="If you publish again",
+        caption=(
+            f"delta at epsilon {epsilon:.4g} after so many publications as it is, each from a database of its own, for "
+            "people who are in all of these databases or in none."
+        ),
+        spec=spec_of(layer=layers),
+        data={"publications": counts, "estimate": numbers(estimate), "upper figure": numbers(upper)},
+        hover={
+            "at": [math.log(count) / math.log(counts[-1]) for count in counts],
+            "text": [f"{count:,} {'publication' if count == 1 else 'publications'}: {number(a)}, at most {number(b)}"
+                     for count, a, b in zip(counts, estimate, upper, strict=True)],
+            "layer": "lines",
+        },
+    )  # fmt: skip
 
 
 def _banded(
@@ -75,10 +144,11 @@ def _banded(
     shown, apart, asked = material.finite, material.curves.apart, material.audit.epsilons
     epsilons, estimate, lower, upper = material.epsilons[shown], estimate[shown], lower[shown], upper[shown]
     limits = [limit for _, limit in targets]
-    x = _across(epsilons, apart)
+    # a little beyond the last epsilon, where that is a point of its own
+    x = Scale(0.0, (1.05 if apart else 1.0) * float(epsilons[-1]) or 1.0)
     y = risk_scale(np.array([*estimate, *(v for v in limits if v > 0)]), np.array([*upper, *limits]))
     at_x = x.encoding("epsilon", "epsilon", **({"tickCount": 8} if apart else {}))
-    rows = records(epsilon=epsilons, estimate=_on(y, estimate), lower=_on(y, lower), upper=_on(y, upper))
+    rows = records(epsilon=epsilons, estimate=y.drawn(estimate), lower=y.drawn(lower), upper=y.drawn(upper))
     place = min(material.start, len(epsilons) - 1)
     marked = np.isin(epsilons, asked)
     caption = caption if y.kind == "linear" else f"{caption} The scale is logarithmic, with 0 at the bottom."
@@ -100,11 +170,11 @@ def _banded(
         *drawn,
         *_crosses(targets, at_x, y, axis),
         layer("asked", {"type": "point", "filled": False, "color": BLUE, "size": 60, "opacity": 1},
-              records(epsilon=epsilons[marked], estimate=_on(y, estimate[marked])),
+              records(epsilon=epsilons[marked], estimate=y.drawn(estimate[marked])),
               {"x": at_x, "y": y.encoding("estimate", axis)}),
         layer("cursor", {"type": "rule", "color": INK}, records(epsilon=[epsilons[place]]), {"x": at_x}),
         layer("dot", {"type": "point", "filled": True, "color": VERMILION, "size": 90, "opacity": 1},
-              records(epsilon=[epsilons[place]], estimate=_on(y, estimate[place : place + 1])),
+              records(epsilon=[epsilons[place]], estimate=y.drawn(estimate[place : place + 1])),
               {"x": at_x, "y": y.encoding("estimate", axis)}),
     ]  # fmt: skip
     return Chart(
@@ -133,21 +203,6 @@ def _crosses(targets: Sequence[tuple[float, float]], at_x: dict[str, Any], y: Sc
     if targets:
         cross = {"type": "point", "shape": "cross", "filled": True, "color": VERMILION, "size": 130, "opacity": 1,
                  "angle": 45}  # fmt: skip
-        rows = records(epsilon=[at for at, _ in targets], estimate=_on(y, np.array([limit for _, limit in targets])))
+        rows = records(epsilon=[at for at, _ in targets], estimate=y.drawn(np.array([limit for _, limit in targets])))
         layers.append(layer("target", cross, rows, {"x": at_x, "y": y.encoding("estimate", axis)}))
     return layers
-
-
-def _drawn(apart: bool) -> str:
-    return "Points" if apart else "Line"
-
-
-def _across(epsilons: FloatArray, apart: bool) -> Scale:
-    """From 0 to the last epsilon; a little beyond it where that is a point of its own."""
-    return Scale(0.0, (1.05 if apart else 1.0) * float(epsilons[-1]) or 1.0)
-
-
-def _on(scale: Scale, values: FloatArray) -> FloatArray:
-    """Values as they can be drawn: on a logarithmic scale 0 is at the bottom."""
-    values = np.asarray(values, float)
-    return np.maximum(values, scale.low) if scale.kind == "log" else values

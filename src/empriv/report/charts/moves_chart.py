@@ -19,8 +19,7 @@ from empriv.report.charts.chart import BLUE, INK, VERMILION, Chart, Scale, layer
 from empriv.report.gather import Material
 from empriv.results import FloatArray
 from empriv.validate.covers import has_line_cover, line_cover_of
-from empriv.words.nouns import Nouns
-from empriv.words.sentences import amount, percent
+from empriv.words.sentences import Nouns, amount, percent
 
 if TYPE_CHECKING:
     from empriv.judge.noise_kernels import NoiseKernel
@@ -69,8 +68,8 @@ def moved_of(audit: Audit, kernel: NoiseKernel | None = None, day: Covered | Non
     moved = totals.relative
     if day is not None and totals.varies and day.in_residuals > 0:
         return MovesDrawn(moved.values / day.in_residuals, moved.counts, 1.0, "share")
-    told = day is not None and (day.cover > 0 or day.exposed > 0)
-    cover = day.cover if day is not None and told else None
+    judged = day is not None and (day.cover > 0 or day.exposed > 0)
+    cover = day.cover if day is not None and judged else None
     return MovesDrawn(moved.values * totals.typical_unit, moved.counts, cover, "typical" if totals.varies else "")
 
 
@@ -189,11 +188,10 @@ def _powers(most: int) -> tuple[float, ...]:
 
 
 def _bars(edges: FloatArray, start: Any, end: Any, what: str) -> list[dict[str, Any]]:
-    here = np.flatnonzero(np.asarray(end) > np.asarray(start))
-    rows = records(
-        low=edges[here], high=edges[here + 1], **{"from": np.asarray(start)[here], "count": np.asarray(end)[here]}
-    )
-    return [{**row, "what": what} for row in rows]
+    filled = np.flatnonzero(end > start)
+    rows = records(low=edges[filled], high=edges[filled + 1], start=start[filled], count=end[filled])
+    return [{"low": row["low"], "high": row["high"], "from": row["start"], "count": row["count"], "what": what}
+            for row in rows]  # fmt: skip
 
 
 def _labels(

@@ -2,32 +2,40 @@
 
 A number that is grouped by two columns is a map with a row and a column for each of their values, its margins beside
 it; anything else is a list. Both are at the epsilon at which charts are first drawn, and the delta allowed there.
+
+Below it stands what would protect the people of the riskiest cells: other cells to hide with one, or a neighbour to add
+it to. Hiding one cell changes nothing where its total is published; which cells must go with it follows from how the
+table adds up. Whether adding it to a neighbour helps is measured again, of the people of the two, in the table with the
+two as one cell.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from empriv.base.text import shortened
-from empriv.measuring.tables import TableRisk
+from empriv.errors import InputError
+from empriv.measuring.tables import TableRisk, measure_table
+from empriv.measuring.tables.relations import Relations, relations_of
 from empriv.report.charts.chart import HEAT, INK, LINE, Chart, layer, records, stacked
 from empriv.report.gather import Material
-from empriv.report.remedies import Remedy, remedies
-from empriv.results import Cell, FloatArray, Results
+from empriv.results import Cell, FloatArray, IntArray, Outcome, Results
 from empriv.validate.covers import CoverByCell, cover_by_cell
 from empriv.validate.table_cover import days_of
-from empriv.words.sentences import amount, quantity
-from empriv.words.table_words import ALL, cells_in_words, remedy_sentence
+from empriv.words.sentences import ALL, amount, cells_in_words, listed, number, quantity
 
 _MOST_COLUMNS = 16  # of a map; a wider table is drawn as a list
 _MOST_ROWS = 40  # drawn; the list below the picture has them all
 _MOST_NAMED = 3
 _MOST_REMEDIES = 5  # for so many cells what would help is looked for, if somebody moved them by more than they hide
 _USUAL_DELTA = 0.05  # where nobody said what is allowed
+_MOST_NEIGHBOURS = 4
+_MOST_PEOPLE = 40  # of two cells, those who change them most, that are measured again
 _WIDTH, _WIDEST, _ROW = 520, 96, 28
 _STEPS = (0.0, 0.5, 1.0, 2.0, 10.0)  # moves in units of the cover: one above each has the colour after it
 _STEP_WORDS = ("unmoved", "up to half", "up to all", "up to twice", "up to 10 times", "more")
@@ -222,9 +230,125 @@ def _helps(remedy: Remedy, said: Sequence[str]) -> str:
 def _whom(cell: int, movers: Movers, material: Material) -> str:
     """Names of those who moved a cell most, as the page shows them."""
     assert material.names_listed is not None
-    here = np.flatnonzero(movers.cell == cell)
-    here = here[np.argsort(-movers.moved[here], kind="stable")]
+    theirs = np.flatnonzero(movers.cell == cell)
+    theirs = theirs[np.argsort(-movers.moved[theirs], kind="stable")]
     shown = {int(row): name for row, name in zip(material.rows, material.names_listed, strict=True)}
-    named = [shown[row] for row in movers.individual[here].tolist() if row in shown][:_MOST_NAMED]
-    more = len(here) - len(named)
+    named = [shown[row] for row in movers.individual[theirs].tolist() if row in shown][:_MOST_NAMED]
+    more = len(theirs) - len(named)
     return ", ".join(named) + (f" and {more:,} more" if named and more else "") or "nobody"
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """What would protect the people of a cell; cells are given by position.
+
+    Attributes
+    ----------
+    had_back : whether the cell, if hidden alone, follows from the others
+    hide : further cells that must be hidden with it, so that none follows
+    neighbour : the cell whose sum with this one tells least, None where sums mean nothing
+    delta : of the most exposed of the people of both, if the two are published as one
+    """
+
+    had_back: bool
+    hide: tuple[int, ...] = ()
+    neighbour: int | None = None
+    delta: float = 1.0
+
+
+def remedies(results: Results, cells: Sequence[int], epsilon: float) -> dict[int, Remedy]:
+    """Remedies of these cells."""
+    try:
+        relations = relations_of(results)
+    except InputError:  # too few answers to see how cells add up
+        return {}
+    return {cell: _remedy(results, relations, cell, epsilon) for cell in cells}
+
+
+def _remedy(results: Results, relations: Relations, cell: int, epsilon: float) -> Remedy:
+    hidden = np.arange(len(results.components or ())) == cell
+    had_back = bool(relations.recovered(hidden)[cell])
+    further = relations.complement(hidden) if had_back else ()
+    neighbours = _neighbours(results.cells or (), cell) if _counts(results) else []
+    tried = [(_together(results, cell, other, epsilon), other) for other in neighbours]
+    delta, neighbour = min(tried, default=(1.0, None))
+    return Remedy(had_back, further, neighbour, delta)
+
+
+def _counts(results: Results) -> bool:
+    """Whether every cell is a count: then two of them are one by adding them up."""
+    numbers = results.q[results.outcomes == Outcome.NUMBER]
+    return bool(results.draws is None and (numbers >= 0).all() and (numbers == np.rint(numbers)).all())
+
+
+def _neighbours(cells: Sequence[Cell], cell: int) -> list[int]:
+    """Cells that differ in one key alone, the next and the one before; along columns of numbers, if there are any."""
+    own = cells[cell] if cells else Cell("")
+    near = []
+    # ages and years have neighbours; wards stand beside each other by their names only
+    columns = [column for column, value in own.keys if any(map(str.isdigit, value))] or [
+        column for column, _ in own.keys
+    ]
+    for column in columns:
+        others = dict(own.keys)
+        others.pop(column)
+        along = [
+            c for c, other in enumerate(cells)
+            if other.number == own.number and {k: v for k, v in other.keys if k != column} == others
+            and column in dict(other.keys)
+        ]  # fmt: skip
+        place = along.index(cell)
+        near += along[max(0, place - 1) : place] + along[place + 1 : place + 2]
+    return near[:_MOST_NEIGHBOURS]
+
+
+def _together(results: Results, first: int, second: int, epsilon: float) -> float:
+    """delta of the most exposed of the people of two cells, in the table with the two as one."""
+    pair = [first, second]
+    moved = results.entry_q[:, pair] - results.q[results.entry_database][:, pair]
+    moved = np.where(results.entry_outcomes[:, pair] == results.outcomes[results.entry_database][:, pair], moved, 1.0)
+    size = np.nan_to_num(np.abs(moved)).sum(axis=1)
+    own = np.add.reduceat(np.append(size, 0.0), results.starts[:-1]) * (results.presence > 0)
+    people: IntArray = np.flatnonzero(own > 0)
+    people = np.sort(people[np.argsort(-own[people], kind="stable")][:_MOST_PEOPLE])
+    merged = _merged(results.of_individuals(people), first, second)
+    return float(measure_table(merged).delta(epsilon))
+
+
+def _merged(results: Results, first: int, second: int) -> Results:
+    """The table with two counts added up; a cell that is absent counts 0, and the sum of two absent cells is absent."""
+    kept = [c for c in range(len(results.components or ())) if c != second]
+
+    def added(values: FloatArray, codes: npt.NDArray[np.int8]) -> tuple[FloatArray, npt.NDArray[np.int8]]:
+        values, codes = values.copy(), codes.copy()
+        both = values[:, [first, second]]
+        numeric = (codes[:, [first, second]] == Outcome.NUMBER).any(axis=1)
+        codes[:, first] = np.where(numeric, Outcome.NUMBER, codes[:, first])
+        values[:, first] = np.where(numeric, np.nansum(both, axis=1), np.nan)
+        return values[:, kept], codes[:, kept]
+
+    q, outcomes = added(results.q, results.outcomes)
+    entry_q, entry_outcomes = added(results.entry_q, results.entry_outcomes)
+    return replace(
+        results, q=q, outcomes=outcomes, entry_q=entry_q, entry_outcomes=entry_outcomes,
+        components=tuple((results.components or ())[c] for c in kept), cells=None, postprocessed_from=None,
+    )  # fmt: skip
+
+
+def remedy_sentence(had_back: bool, hide: Sequence[str], neighbour: str | None, delta: float) -> str:
+    """What would protect the people of a cell."""
+    if had_back and hide:
+        hiding = f"Hidden alone it can be had back from the others: hide {_first_few(hide)} as well"
+    elif had_back:
+        hiding = "Hiding it does not help: it can be had back from the others"
+    else:
+        hiding = "Hide it"
+    if neighbour is None:
+        return f"{hiding}."
+    return f"{hiding}, or add it to {neighbour}: delta is then {number(delta, 2)}."
+
+
+def _first_few(names: Sequence[str]) -> str:
+    if len(names) > _MOST_NAMED:
+        return f"{', '.join(names[:_MOST_NAMED])} and {len(names) - _MOST_NAMED:,} more"
+    return listed(names)

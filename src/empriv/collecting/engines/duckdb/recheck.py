@@ -33,32 +33,11 @@ _UNLIKE = (
 )
 
 
-@dataclass(frozen=True)
-class Parsed:
-    """A SELECT as DuckDB's parser reads it."""
-
-    nodes: tuple[dict[str, Any], ...]
-
-    def names(self) -> Names:
-        """What it names, in lower case; parameters of lambdas are columns too."""
-        tables: Counter[str] = Counter()
-        columns: set[tuple[str, ...]] = set()
-        functions: set[str] = set()
-        selects = 0
-        for node in self.nodes:
-            kind = node.get("type")
-            if kind == "BASE_TABLE":
-                tables[str(node.get("table_name")).lower()] += 1
-            elif kind == "SELECT_NODE":
-                selects += 1
-            if node.get("class") == "COLUMN_REF":
-                columns.add(tuple(str(part).lower() for part in node["column_names"]))
-            elif _calls(node):
-                functions.add(_called(node))
-        return Names(tables, frozenset(columns), frozenset(functions), selects)
+Nodes = tuple[dict[str, Any], ...]
+"""The nodes of a SELECT as DuckDB's parser reads it."""
 
 
-def parsed(serialized: str) -> Parsed:
+def parsed(serialized: str) -> Nodes:
     """The tree of one SELECT, from what ``json_serialize_sql`` gives."""
     tree = json.loads(serialized)
     if tree.get("error") or len(tree.get("statements", ())) != 1:
@@ -68,14 +47,14 @@ def parsed(serialized: str) -> Parsed:
             f"The query must be one SELECT that DuckDB can parse{where}. Hint: a column whose name is a word of SQL, "
             'such as order, group or select, needs double quotes: sum("order").'
         )
-    return Parsed(tuple(_nodes(tree["statements"][0])))
+    return tuple(_nodes(tree["statements"][0]))
 
 
-def check_allowed(found: Parsed, tables: Collection[str]) -> None:
+def check_allowed(found: Nodes, tables: Collection[str]) -> None:
     """Refuse a query that reads other tables than these, or calls what no query may call."""
-    own = {str(entry["key"]).lower() for node in found.nodes for entry in (node.get("cte_map") or {}).get("map", ())}
+    own = {str(entry["key"]).lower() for node in found for entry in (node.get("cte_map") or {}).get("map", ())}
     known = {name.lower() for name in tables} | own
-    for node in found.nodes:
+    for node in found:
         culprit = _culprit(node, known)
         if culprit is not None:
             meant = SYNONYMS.get(culprit.removesuffix("()"))
@@ -83,7 +62,7 @@ def check_allowed(found: Parsed, tables: Collection[str]) -> None:
             raise Refused(f"The query must read and call nothing but what it was given, but has {culprit}.{hint}")
 
 
-def check_same(found: Parsed, ours: Names, *, functions: bool = True) -> None:
+def check_same(found: Nodes, ours: Names, *, functions: bool = True) -> None:
     """Refuse a statement in which DuckDB finds other tables, columns or functions than we do.
 
     Parameters
@@ -92,13 +71,32 @@ def check_same(found: Parsed, ours: Names, *, functions: bool = True) -> None:
     ours : what our own tree names
     functions : whether functions are compared too; as they are written, the two may call them differently
     """
-    theirs = found.names()
+    theirs = _names(found)
     if theirs.tables != ours.tables or theirs.selects != ours.selects:
         raise Refused(_UNLIKE.format("tables"))
     if theirs.columns != ours.columns:
         raise Refused(_UNLIKE.format("columns"))
     if functions and not theirs.functions <= ours.functions | FORMS:
         raise Refused(_UNLIKE.format("functions"))
+
+
+def _names(nodes: Nodes) -> Names:
+    """What a SELECT names, in lower case; parameters of lambdas are columns too."""
+    tables: Counter[str] = Counter()
+    columns: set[tuple[str, ...]] = set()
+    functions: set[str] = set()
+    selects = 0
+    for node in nodes:
+        kind = node.get("type")
+        if kind == "BASE_TABLE":
+            tables[str(node.get("table_name")).lower()] += 1
+        elif kind == "SELECT_NODE":
+            selects += 1
+        if node.get("class") == "COLUMN_REF":
+            columns.add(tuple(str(part).lower() for part in node["column_names"]))
+        elif _calls(node):
+            functions.add(_called(node))
+    return Names(tables, frozenset(columns), frozenset(functions), selects)
 
 
 def _culprit(node: dict[str, Any], known: Collection[str]) -> str | None:
@@ -176,7 +174,7 @@ class Binder:
         with querying():
             self.connection.execute(f"DESCRIBE {text}").fetchall()
 
-    def parsed(self, text: str) -> Parsed:
+    def parsed(self, text: str) -> Nodes:
         """A text as DuckDB reads it."""
         with querying():
             rows = self.connection.execute("SELECT CAST(json_serialize_sql($text) AS VARCHAR)", {"text": text})

@@ -22,7 +22,7 @@ from empriv.collecting.sql.allowlist import one_select
 from empriv.collecting.sql.printing import listed, names_in, printed, secret
 from empriv.errors import QueryError, SourceError
 
-_READERS = {"csv": "read_csv", "json": "read_json_auto"}
+_READERS = {"parquet": "read_parquet", "csv": "read_csv", "json": "read_json_auto"}
 
 
 @dataclass(eq=False)
@@ -161,16 +161,14 @@ class TableReader:
 
     def _relation(self, table: Table, name: str) -> str:
         match table:
-            case Files(paths, kind) if _is_remote(table):
-                self._load_remote_reader()
-                reader = _READERS.get(kind, "read_parquet")
-                return f"{reader}([{', '.join(map(text_literal, paths))}])"
-            case Files(paths, "parquet"):
-                files = [file for path in paths for file in self._matching(path)]
-                self.files += files
-                return f"read_parquet([{', '.join(map(text_literal, files))}])"
             case Files(paths, kind):
-                return f"{_READERS[kind]}([{', '.join(map(text_literal, paths))}])"
+                files = list(paths)
+                if _is_remote(table):
+                    self._load_remote_reader()
+                elif kind == "parquet":
+                    files = [file for path in paths for file in self._matching(path)]
+                    self.files += files
+                return f"{_READERS[kind]}([{', '.join(map(text_literal, files))}])"
             case Stored(path, stored):
                 self.at.run(f"ATTACH {text_literal(path)} AS {quoted(name + '_file')} (READ_ONLY)")
                 self._check_view(secret(f"{name}_file", self.at.nonce), stored.split(".")[-1])

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 from sqlglot import exp
 
-from empriv.collecting.engines.engine import BeyondLimits, Refused, Session
+from empriv.collecting.engines.engine import BeyondLimits, FailedOnRows, Refused, Session
 from empriv.collecting.queries import DATA, Query
 from empriv.collecting.sql.printing import fill, nearest, placed
 from empriv.errors import QueryError
@@ -32,11 +32,23 @@ _WAYS = {
 }
 
 
-def explained(session: Session, query: Query, error: QueryError) -> QueryError:
-    """The error of an engine in the user's terms, where its cause is known: a name, or text that is no number."""
-    assert query.select is not None
-    if isinstance(error, BeyondLimits | Refused):
-        return error
+@contextmanager
+def explaining(session: Session, query: Query, *, failures: bool = False) -> Iterator[None]:
+    """Errors of an engine come in the user's terms, where their cause is known: a name, or text that is no number.
+
+    With ``failures``, so do those on some rows only, for which the query is else run once per individual.
+    """
+    try:
+        yield
+    except (BeyondLimits, Refused):
+        raise
+    except QueryError as error:
+        if isinstance(error, FailedOnRows) and not failures:
+            raise
+        raise _explained(session, query, error) from None
+
+
+def _explained(session: Session, query: Query, error: QueryError) -> QueryError:
     for trouble in (_table_not_read, _wrong_column, _truth_for_number, _text_for_number):
         with suppress(QueryError):  # looking closer may fail just as the query did
             found = trouble(session, query)

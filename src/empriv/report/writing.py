@@ -1,42 +1,53 @@
 """Writing a page, and the key to its pseudonyms beside it; both of mode 0600, since they are about people.
 
-The page that may be published has the same decision, the mode 0644 less the umask, and no key.
+The page that may be published has the same decision, the mode 0644 less the umask, and no key. It must not tell who the
+individuals are, what each of them does, any answer, or a figure so exact that two pages differ by what one individual
+does. So it has no figure of the data but three: how many databases there are, how many individuals at most, and how
+large the noise is at most, the last two rounded up to one digit.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from empriv.auditing.audit import Audit
 from empriv.auditing.deciding import verdicts_on
+from empriv.auditing.knowledge import known_to_readers
 from empriv.auditing.summary import names_of
 from empriv.base.storage import write_atomically
-from empriv.base.text import visible
+from empriv.base.text import shortened, visible
 from empriv.comparing.ways import Advice
 from empriv.errors import InputError
 from empriv.judge.noise_kernels import kernel_of
 from empriv.noise.noise import Noise
 from empriv.noise.table_noise import TableNoise
+from empriv.report.actions import quick_advice, worst_first
+from empriv.report.audit_page import SEVERITIES, page_of, title_of, unchecked
 from empriv.report.gather import gather
-from empriv.report.page.actions import actions_of, quick_advice, worst_first
-from empriv.report.page.audit_page import page_of
-from empriv.report.page.public import public_page
-from empriv.report.page.rendering import page_path
+from empriv.report.rendering import page_path, render
 from empriv.validate.covers import covered, has_line_cover
-from empriv.words.decision import Covered, Decision
+from empriv.words.decision import KINDS, NO_TARGET, PUBLISH, WITH_NOISE, Covered, Decision, rows_of_one
+from empriv.words.sentences import amount, listed, people
 
 if TYPE_CHECKING:
     from empriv.judge.noise_kernels import NoiseKernel
     from empriv.validate.verdict import Verdict
 
 KEY_VERSION = 1
+_WHY = {
+    PUBLISH: "The answer goes out as it is: what other people do hides each of them.",
+    WITH_NOISE: "Random noise was added to the answer: with it, what other people do hides each of them.",
+    NO_TARGET: "No target was given.",
+}
 
 
 @dataclass(frozen=True)
@@ -111,22 +122,22 @@ def write_report(
     material = gather(
         audit, names=every_name, targets=targets_of(verdicts), day=day, kernel=kernel, pseudonyms=not show_ids
     )
-    labels, names = material.labels, material.names_listed or []
     key = None
     names_said = "By their identifiers."
     if not show_ids:
         key = target.with_suffix(".key.json")
         names_said = f"Names are pseudonyms of this report; {visible(key.name)} tells the controller who is who."
     advice = quick_advice(audit, judged, noise=noise) if advice is None else advice
-    actions = None if advice is None else actions_of(advice, audit.unit)
     text = page_of(
-        material, names=names, names_said=names_said, decision=decision, verdicts=verdicts, advice=advice,
-        actions=actions, noise=noise, answers=answers, title=title,
+        material, names_said=names_said, decision=decision, verdicts=verdicts, advice=advice, noise=noise,
+        answers=answers, title=title,
     )  # fmt: skip
     if key is not None:
         # first: a page whose key is lost cannot be read back
         facts = {"format": "empriv report key", "version": KEY_VERSION, "report": target.name, "salt": salt.hex()}
-        write_atomically(key, _json({**facts, "individuals": dict(zip(names, labels, strict=True))}))
+        facts["individuals"] = dict(zip(material.names_listed or [], material.labels, strict=True))
+        content = json.dumps(facts, indent=1, ensure_ascii=False) + os.linesep
+        write_atomically(key, content.encode("utf-8", "backslashreplace"))
     write_atomically(target, text.encode("utf-8", "backslashreplace"))
     return Written(target, key, decision)
 
@@ -152,5 +163,56 @@ def targets_of(verdicts: Sequence[tuple[str, Verdict]]) -> tuple[tuple[float, fl
     )
 
 
-def _json(content: Any) -> bytes:
-    return (json.dumps(content, indent=1, ensure_ascii=False) + os.linesep).encode("utf-8", "backslashreplace")
+def public_page(
+    audit: Audit,
+    decision: Decision,
+    verdicts: Sequence[tuple[str, Verdict]] = (),
+    *,
+    noise: Noise | TableNoise | None = None,
+    title: str | None = None,
+) -> str:
+    """The page to publish, of the release that ``decision`` is about."""
+    why = _WHY.get(decision.word, "The answer does not hide everybody as it was audited.")
+    if decision.word == WITH_NOISE and isinstance(noise, Noise):
+        why = f"{why} It is ±{amount(rounded_up(noise.expected_error), audit.unit)} or less on average."
+    known = listed([*map(visible, known_to_readers(audit.against)), rows_of_one(audit.nouns)])
+    content = {
+        "title": title_of(audit, title),
+        "asked": asked_of(audit),
+        "decision": decision.word,
+        "decision_kind": KINDS.get(decision.word, "open"),
+        "why": why,
+        "promise": decision.promise,
+        "targets": [(visible(text), _met(decision, str(verdict))) for text, verdict in verdicts],
+        "holds": f"Holds for {audit.nouns.database or 'database'}s like these, and readers who may know {known}.",
+        "checks": [(check.title, SEVERITIES[check.severity]) for check in audit.checks],
+        "unchecked": unchecked(audit),
+        "made_by": f"empriv {version('empriv')}",
+    }
+    return render("public.html", content, {"hover": {}, "width": 0})
+
+
+def asked_of(audit: Audit) -> str:
+    """Which query was asked of which databases, without names of files or exact counts of people."""
+    query = shortened(" ".join(audit.query.split()), 160)
+    by = "" if audit.origin is None else f" (by {', '.join(map(visible, audit.origin.individual))})"
+    everyone = people(int(rounded_up(audit.n_individuals)))
+    return (
+        f"{visible(query)} was asked of {audit.nouns.databases(audit.n_databases)}, with everyone and without each of "
+        f"up to {everyone}{by}."
+    )
+
+
+def rounded_up(value: float) -> float:
+    """The next number of one digit: 193 becomes 200."""
+    if not math.isfinite(value) or value <= 0:
+        return value
+    scale = 10.0 ** math.floor(math.log10(value))
+    return math.ceil(value / scale * (1 - 1e-12)) * scale
+
+
+def _met(decision: Decision, verdict: str) -> str:
+    """What is said of a target, of the answer that goes out."""
+    if decision.word == WITH_NOISE:
+        return "met, with the noise"
+    return {"pass": "met", "fail": "not met"}.get(verdict, "cannot be told")

@@ -1,4 +1,9 @@
-"""What a release spends under a policy with a window, and what is left: prices of plans, kept and added up.
+"""What a release spends under a policy with a window, and what remains: prices of plans, kept and added up.
+
+A price is a squared effect size mu^2 and an escape ``-log(1 - p)``, p the chance that the release gives a person away
+for certain. Both add up over releases of different databases. After them ``delta_i = 1 - (1 - G(mu)) e^-escapes``,
+``mu^2`` the sum of squares and ``G(mu) = Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu)`` the curve of a
+Gaussian law that is moved (Dong, Roth and Su, 2022; docs/again.md).
 
 Releases of one plan (a query, its noise, an audit) have the same prices, which are kept once, as an entry of their own.
 A release says which entry holds its prices, and its day. Earlier releases without prices, from before the policy had a
@@ -70,7 +75,7 @@ class Prices:
 
     @staticmethod
     def for_anybody(figures: Figures) -> Prices:
-        """One price for everyone: that of the person who is told most, of whom one release tells this delta."""
+        """One price for everyone: that of the most exposed person, whose delta is this after one release."""
         if figures.delta is None:
             raise InputError("`achieved` must state delta: the policy's window adds up what releases tell.")
         square = gaussian_size(np.array([figures.delta]), figures.epsilon) ** 2
@@ -154,19 +159,8 @@ def broken(figures: Figures, limits: Mapping[str, float | None]) -> tuple[str, f
     return None
 
 
-def fits_in_one(plans: Plans, limits: Mapping[str, float | None], epsilon: float, before: FloatArray) -> int | None:
-    """How many more releases of the last plan one window takes that holds ``before`` of each plan, however long it is;
-    None where they add nothing, so that there is no end to them."""
-    if not (plans.squares[-1].any() or plans.escapes[-1].any()):
-        return None
-    last = np.zeros(len(plans.squares))
-    last[-1] = 1.0
-    found = largest(lambda more: broken(plans.figures(before + more * last, epsilon), limits) is None)
-    return None if found >= MOST else found
-
-
 _ZONES = 1  # day that some place on earth is ahead
-_TENTH = 0.1
+_TENTH = 0.1  # of the price asked for: what costs less takes no place in a window of releases, and pushes none out
 _OFFSETS = 1_000_000  # days among which the day that others are counted from is chosen
 
 
@@ -245,7 +239,7 @@ def _window_refusal(
     policy: Policy, window: PolicyWindow, release: Release, spent: Spent, here: int | None
 ) -> str | None:
     """Why the window's limits do not allow a release that stands here; None if they do."""
-    if release.content is not None and release.content.people is None:
+    if not release.audited:
         return (
             "Only databases whose rows were looked at are added up, and this one was not audited. "
             "Hint: empriv release --rows FILE looks at them."
@@ -308,7 +302,7 @@ def remaining_of(connection: sqlite3.Connection, policy: Policy) -> Remaining:
         plans.figures(held, policy.epsilon),
         policy,
         more=_releases_left(spent, window.length, limits, policy.epsilon),
-        in_one=fits_in_one(plans, limits, policy.epsilon, held),
+        in_one=_fits_in_one(plans, limits, policy.epsilon, held),
     )
 
 
@@ -321,6 +315,17 @@ def _releases_left(spent: Spent, length: int, limits: Mapping[str, float | None]
         kinds = np.append(spent.kinds, len(spent.plans.squares) - 1)
         spent = replace(spent, places=np.append(spent.places, here), kinds=kinds)
     return None
+
+
+def _fits_in_one(plans: Plans, limits: Mapping[str, float | None], epsilon: float, before: FloatArray) -> int | None:
+    """How many more releases of the last plan one window takes that holds ``before`` of each plan, however long it is;
+    None where they add nothing, so that there is no end to them."""
+    if not (plans.squares[-1].any() or plans.escapes[-1].any()):
+        return None
+    last = np.zeros(len(plans.squares))
+    last[-1] = 1.0
+    found = largest(lambda more: broken(plans.figures(before + more * last, epsilon), limits) is None)
+    return None if found >= MOST else found
 
 
 def _limits(policy: Policy) -> dict[str, float | None]:
@@ -457,7 +462,7 @@ def refusal(
 
 
 def _unaudited(release: Release) -> str:
-    if release.content is None or release.content.people is not None:
+    if release.audited:
         return ""
     return (
         " A database that was not audited, or whose answer is another than was audited, cannot be told from those "

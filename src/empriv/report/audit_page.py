@@ -6,11 +6,11 @@ terminal; charts from `charts`; figures from `gather`. With noise the page is th
 
 from __future__ import annotations
 
+import math
 import platform
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,23 +21,22 @@ from empriv.base.text import shortened, visible
 from empriv.comparing.ways import Advice
 from empriv.noise.noise import Noise
 from empriv.noise.table_noise import TableNoise
+from empriv.report.actions import actions_of, instead_of
 from empriv.report.charts.all_charts import AGAIN, CHARTS, FIRST, TABLE, chart, charts_of
 from empriv.report.charts.chart import Chart
-from empriv.report.gather import Material, gather
-from empriv.report.page.actions import Actions, instead_of
-from empriv.report.page.people_table import people_beyond
-from empriv.report.page.rendering import (
-    Picture,
+from empriv.report.gather import MOST_LISTED, Material, gather
+from empriv.report.rendering import (
     label,
     payload_of,
     picture_of,
     render,
     render_part,
     safe_svg,
-    times,
 )
+from empriv.results import Results
+from empriv.validate.covers import has_line_cover, line_cover_of, results_of
 from empriv.words.decision import KINDS, PUBLISH, Decision
-from empriv.words.sentences import amount, databases, number, people, percent
+from empriv.words.sentences import amount, cells_in_words, databases, number, people, percent
 
 if TYPE_CHECKING:
     from empriv.validate.verdict import Verdict
@@ -55,38 +54,18 @@ _UNCHECKED = (
 )
 
 
-@dataclass(frozen=True)
-class Again:
-    """Publishing again: sentences, rows of a small table, and the chart unless it is shown elsewhere."""
-
-    said: tuple[str, ...]
-    rows: tuple[tuple[str, str, str], ...]
-    chart: Picture | None
-
-
-@dataclass(frozen=True)
-class NoiseSaid:
-    """The noise that is published with the answer: its law, and a row for each number."""
-
-    law: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
 def page_of(
     material: Material,
     *,
-    names: Sequence[str],
     names_said: str,
     decision: Decision,
     verdicts: Sequence[tuple[str, Verdict]] = (),
     advice: Advice | None = None,
-    actions: Actions | None = None,
     noise: Noise | TableNoise | None = None,
     answers: bool = False,
     title: str | None = None,
 ) -> str:
-    """The page of one release; ``names`` are those of ``material.rows``."""
+    """The page of one release; ``advice`` is what can be done, and ``names_said`` what its names are."""
     audit = material.audit
     summary = with_validity(audit, audit.summary())
     drawn = {made.name: made for made in charts_of(material, answers=answers)}
@@ -97,8 +76,10 @@ def page_of(
     alarms = [alarm for alarm in summary.alarms if alarm != decision.reason]
     warnings = [visible(warning) for warning in summary.warnings if warning != decision.reason]
     said = {decision.reason, *warnings}
-    checked = {check.sentence for check in audit.checks}
+    said_elsewhere = said | {check.sentence for check in audit.checks}
     tail = [tail_sentence(audit.epsilon(0.0))] if audit.measured.tells_epsilon(0.0) else []
+    actions = [] if advice is None else actions_of(advice, audit.unit)
+    notes = (*summary.notes, *tail, *(() if noise is None else noise.notes))
     instead, costs = instead_of(decision, advice, audit)
     content = {
         "title": title_of(audit, title),
@@ -120,14 +101,14 @@ def page_of(
         "picture": picture_of(picture),
         "noise": None if noise is None else noise_said(noise, audit.alone),
         "actions": actions,
-        "people": people_beyond(material, names),
+        "people": people_beyond(material, material.names_listed or []),
         "names_said": names_said,
         "again": again,
         "warnings": warnings,
         "at": figures_at(material),
         "asked_columns": _ASKED,
         "asked_rows": asked_rows(material),
-        "notes": [note for note in (*summary.notes, *tail, *_notes(noise)) if note not in said | checked],
+        "notes": [note for note in notes if note not in said_elsewhere],
         "unchecked": unchecked(audit),
         "checks": [
             {"title": c.title, "severity": c.severity, "mark": SEVERITIES[c.severity],
@@ -136,13 +117,9 @@ def page_of(
         ],
         "charts": [picture_of(made) for name, made in drawn.items() if made is not picture and name != AGAIN],
         "record": record_of(audit, verdicts),
-        "commands": [] if actions is None else [(row.action, row.command) for row in actions.rows if row.command],
+        "commands": [(row["action"], row["command"]) for row in actions if row["command"]],
     }  # fmt: skip
     return render("page.html", content, payload_of(list(drawn.values())))
-
-
-def _notes(noise: Noise | TableNoise | None) -> tuple[str, ...]:
-    return () if noise is None else tuple(noise.notes)
 
 
 def _is_first(name: str, audit: Audit) -> bool:
@@ -188,8 +165,8 @@ def small_print(decision: Decision, audit: Audit, *, costs: bool) -> str:
     return " ".join(filter(None, said))
 
 
-def noise_said(noise: Noise | TableNoise, audit: Audit) -> NoiseSaid:
-    """What the noise does to each number."""
+def noise_said(noise: Noise | TableNoise, audit: Audit) -> dict[str, Any]:
+    """What the noise does to each number: its law in words, and a row for each."""
     laws = {"": noise.law} if isinstance(noise, Noise) else dict(noise.laws)
     said = list(dict.fromkeys(law.words for law in laws.values()))
     law_said = said[0] if len(said) == 1 else (
@@ -199,37 +176,38 @@ def noise_said(noise: Noise | TableNoise, audit: Audit) -> NoiseSaid:
     for name, law in list(laws.items())[:_MOST_NUMBERS]:
         typical = typical_answer(audit.results if not name else audit.results.component(name))
         share = law.expected_error / typical if typical > 0 else np.nan
+        errors = (law.expected_error, law.quantile(0.95), law.quantile(0.995))
         rows.append(
             (
-                shortened(name, 60) or "the answer", f"±{amount(law.expected_error, audit.unit)}",
-                f"±{amount(law.quantile(0.95), audit.unit)}", f"±{amount(law.quantile(0.995), audit.unit)}",
+                shortened(name, 60) or "the answer", *(f"±{amount(error, audit.unit)}" for error in errors),
                 amount(typical, audit.unit), percent(share) if np.isfinite(share) else "unknown",
             )
         )  # fmt: skip
     columns = ("Number", "Errs by, on average", "90% within", "99% within", "Typical answer", "Share of it")
-    return NoiseSaid(law_said, columns, tuple(rows))
+    return {"law": law_said, "columns": columns, "rows": rows}
 
 
-def again_of(material: Material, made: Chart | None, first: Chart | None = None) -> Again | None:
-    """What publishing again reveals; None for a kind of risk that has no such figures."""
+def again_of(material: Material, made: Chart | None, first: Chart | None = None) -> dict[str, Any] | None:
+    """What publishing again reveals: sentences, rows of a small table, and the chart unless it is shown elsewhere;
+    None for a kind of risk that has no such figures."""
     if made is None:
         return None
     audit = material.audit
     counts = list(made.data["publications"])
     places = [counts.index(count) for count in sorted({*_SHOWN_COUNTS, audit.times}) if count in counts]
-    rows = tuple(
+    rows = [
         (f"{counts[k]:,}", number(float(made.data["estimate"][k])), number(float(made.data["upper figure"][k])))
         for k in places
-    )
+    ]
     often = [audit.how_often(epsilon=at, delta=delta).sentence for at, delta in material.targets if np.isfinite(at)]
-    said = [f"As it is: {sentence[0].lower()}{sentence[1:]}" for sentence in often]
-    return Again(tuple(dict.fromkeys(said)), rows, None if made is first else picture_of(made))
+    said = [f"As it is: {sentence[0].lower()}{sentence[1:]}" for sentence in dict.fromkeys(often)]
+    return {"said": said, "rows": rows, "chart": None if made is first else picture_of(made)}
 
 
-def again_with(noise: Noise | TableNoise) -> Again | None:
+def again_with(noise: Noise | TableNoise) -> dict[str, Any] | None:
     """How often the answer with this noise may be published; nothing is known of several numbers."""
     often = noise.how_often().sentence if isinstance(noise, Noise) and noise.delta > 0 else ""
-    return Again((often,), (), None) if often else None
+    return {"said": [often], "rows": [], "chart": None} if often else None
 
 
 def record_of(audit: Audit, verdicts: Sequence[tuple[str, Verdict]]) -> list[tuple[str, str]]:
@@ -268,31 +246,14 @@ def unchecked(audit: Audit) -> tuple[str, ...]:
 
 
 def figures_at(material: Material) -> dict[str, str]:
-    """Figures and their bounds at the page's epsilon, in words."""
-    curves, band, k = material.curves, material.band, material.start
-    epsilon, delta, total = material.epsilon, float(curves.delta[k]), float(curves.total_risk[k])
-    exposed = int(curves.n_exposed[k])
-    near = "" if band["own"][k] else "; from the nearest epsilons with bounds of their own"
-    level = percent(material.bounded.level)
+    """Figures at the page's epsilon, in words."""
+    curves, k, epsilon = material.curves, material.start, material.epsilon
+    figure = Figure(epsilon, float(curves.delta[k]), float(curves.total_risk[k]), int(curves.n_exposed[k]))
     return {
         "epsilon": label(epsilon),
-        "likelier": times(epsilon),
-        "delta": number(delta, 3),
-        "total_risk": number(total, 3),
-        "exposed": f"{exposed:,}",
-        "delta_bounds": between(float(band["lower"][k]), float(band["upper"][k]), f"{level}, conditional{near}"),
-        "total_bounds": between(
-            float(band["total_risk_lower"][k]), float(band["total_risk_upper"][k]), f"{level}, indicative{near}"
-        ),
-        "sentence": figure_sentence(Figure(epsilon, delta, total, exposed), material.audit.times),
+        "likelier": "any number of times" if epsilon > 20 else f"{math.exp(epsilon):.3g} times",
+        "sentence": figure_sentence(figure, material.audit.times),
     }
-
-
-def between(lower: float, upper: float, kind: str) -> str:
-    """Two bounds in a sentence."""
-    if upper >= 1:
-        return f"At least {number(lower)}, no upper bound ({kind})."
-    return f"Between {number(lower)} and {number(upper)} ({kind})."
 
 
 def asked_rows(material: Material) -> list[tuple[str, ...]]:
@@ -340,3 +301,91 @@ def notebook_html(audit: Audit) -> str:
         notes=summary.notes,
         picture=safe_svg(chart(audit, picture)),
     )  # fmt: skip
+
+
+def people_beyond(material: Material, names: Sequence[str]) -> dict[str, Any]:
+    """Who moved the answer furthest, by their moves where these are known, else by delta_i at the page's epsilon.
+
+    The title, what is said above the small table, its heads, and a row for each. Names are those given, which are
+    pseudonyms unless somebody asked for identifiers.
+    """
+    return _by_moves(material, names) if has_line_cover(material.audit.once) else _by_delta(material, names)
+
+
+def _by_moves(material: Material, names: Sequence[str]) -> dict[str, Any]:
+    audit, nouns = material.audit, material.audit.nouns
+    moves = line_cover_of(audit.once, material.kernel).moves
+    labels = results_of(audit.once).databases
+    worst = moves.worst[material.rows]
+    size = np.where(worst >= 0, moves.relative[worst], 0.0) if len(moves.sizes) else np.zeros(len(worst))
+    order = np.lexsort((np.asarray(names, dtype=str), -size))
+    shown = [int(k) for k in order[:MOST_LISTED] if size[k] > 0]
+    presence = audit.results.presence[material.rows]
+    cover = None if material.day is None else material.day.in_residuals
+    rows = []
+    for k in shown:
+        place = int(worst[k])
+        by = "an answer or none" if math.isinf(moves.sizes[place]) else amount(float(moves.sizes[place]), audit.unit)
+        hidden = [] if cover is None else [amount(cover * float(moves.units[place]), audit.unit)]
+        day = shortened(visible(str(labels[moves.database[place]])), 40)
+        rows.append((visible(str(names[k])), by, *hidden, day, f"{int(presence[k]):,} of {audit.n_databases:,}"))
+    beyond = 0 if material.day is None else material.day.people_beyond
+    heads = (
+        (nouns.individual or "Individual").capitalize(), "Moved the answer by",
+        *([] if cover is None else ["Hidden there up to"]), f"On {nouns.database or 'database'}",
+        f"Is in {nouns.database or 'database'}s",
+    )  # fmt: skip
+    if material.day is None or not beyond:
+        said = "Nobody is beyond what the answer hides; these come nearest." if material.day is not None else ""
+        said = said if rows else "Nobody moved the answer."
+        return {"title": "Who moved it furthest", "said": said, "heads": heads, "rows": rows}
+    listed = f" The {len(rows)} whom it hides least:" if beyond > len(rows) else ""
+    where = nouns.database or "database"
+    said = f"{beyond:,} of {audit.n_individuals:,} moved the answer by more than it hides, on some {where}.{listed}"
+    return {"title": "Who is beyond", "said": said, "heads": heads, "rows": rows}
+
+
+def _by_delta(material: Material, names: Sequence[str]) -> dict[str, Any]:
+    """Of several numbers, of a series and of people measured in chunks."""
+    audit, nouns = material.audit, material.audit.nouns
+    delta = material.delta_i[material.rows]
+    size = np.where(np.isnan(material.influence), np.inf, material.influence)[material.rows]
+    order = np.lexsort((np.asarray(names, dtype=str), -size, -delta))
+    presence = audit.results.presence[material.rows]
+    rows = tuple(
+        (
+            visible(str(names[k])), number(float(delta[k]), 2),
+            _influence(audit.results, int(material.rows[k]), float(material.influence[material.rows[k]]), audit.unit),
+            f"{int(presence[k]):,} of {audit.n_databases:,}",
+        )
+        for k in order[:MOST_LISTED]
+        if delta[k] > 0
+    )  # fmt: skip
+    where = nouns.database or "database"
+    heads = (
+        (nouns.individual or "Individual").capitalize(), f"delta in a random {where}", "Moves the answer by up to",
+        f"Is in {where}s",
+    )  # fmt: skip
+    said = "" if rows else f"On a random {where}, nobody's privacy is seen to fail at epsilon {material.epsilon:.4g}."
+    return {"title": "Who is most exposed", "said": said, "heads": heads, "rows": rows}
+
+
+def _influence(results: Results, row: int, influence: float, unit: str) -> str:
+    """By how much leaving somebody out changes the answer; of several numbers, the one that they move most."""
+    if results.components is None:
+        return "a number or not" if math.isnan(influence) else amount(influence, unit)
+    here = slice(int(results.starts[row]), int(results.starts[row + 1]))
+    databases, count = results.entry_database[here], len(results.components)
+    names = results.components if results.cells is None else cells_in_words(results.cells)
+    flips = results.entry_outcomes[here] != results.outcomes[databases]
+    if flips.any():
+        where = int(np.argmax(flips.reshape(-1, count).any(axis=0)))
+        return f"a number or not in {shortened(str(names[where]), 40)}"
+    change = np.abs(results.entry_q[here] - results.q[databases]).reshape(-1, count)
+    change = np.where(np.isfinite(change), change, 0.0).max(axis=0, initial=0.0)
+    answers = results.q.reshape(-1, count)
+    spread = np.array(
+        [np.ptp(column[np.isfinite(column)]) if np.isfinite(column).any() else 0.0 for column in answers.T]
+    )
+    most = int(np.argmax(np.divide(change, spread, out=np.zeros(count), where=spread > 0)))
+    return f"{amount(float(change[most]), unit)} in {shortened(str(names[most]), 40)}"

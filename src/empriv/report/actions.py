@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from empriv.auditing.audit import Audit
 from empriv.base.text import visible
@@ -24,26 +23,6 @@ if TYPE_CHECKING:
     from empriv.validate.verdict import Verdict
 
 _MOST_ROWS = 5
-
-
-@dataclass(frozen=True)
-class ActionRow:
-    """One row of the page's table."""
-
-    action: str
-    hides: str
-    error: str
-    verdict: str
-    command: str
-    best: bool = False
-
-
-@dataclass(frozen=True)
-class Actions:
-    """Rows, best first, and what is said below them."""
-
-    rows: tuple[ActionRow, ...]
-    heads: tuple[str, ...] = ("Action", "Hides up to", "Average error, cap and noise", "Verdict")
 
 
 def worst_first(verdicts: Sequence[tuple[str, Verdict]]) -> list[tuple[str, Verdict]]:
@@ -99,26 +78,26 @@ def instead_of(decision: Decision, advice: Advice | None, audit: Audit) -> tuple
     # one figure: the action's own, or its error
     title = f"cap what {audit.nouns.each} adds, and add a little noise" if best.code == "cap" else best.title
     in_all = " in all" if best.code == "cap" else ""  # what the cap cuts off is counted
-    told = any(map(str.isdigit, title)) or not best.error > 0
-    cost = "" if told else f" ({error_said(best.error, advice.unit)}{in_all})"
+    has_figure = any(map(str.isdigit, title)) or not best.error > 0
+    cost = "" if has_figure else f" ({error_said(best.error, advice.unit)}{in_all})"
     said = f"Instead: {title[0].lower()}{title[1:]}{cost}."
     return visible(said), True
 
 
-def actions_of(advice: Advice, unit: str) -> Actions:
+def actions_of(advice: Advice, unit: str) -> list[dict[str, Any]]:
     """What each kind of action gives and costs, classical noise last; what hides less than the best and errs more is
     left out."""
     best = advice.best
-    rows = tuple(
-        ActionRow(
-            visible(action.title), _hides(action, unit), _error(action, unit), outcome(action.verdict, action.share),
-            "" if action.toml else visible(action.command),
-            action is best and not tells_little(action.share, 1.0),
-        )
+    return [
+        {
+            "action": visible(action.title), "hides": _hides(action, unit), "error": _error(action, unit),
+            "verdict": outcome(action.verdict, action.share),
+            "command": "" if action.toml else visible(action.command),
+            "best": action is best and not tells_little(action.share, 1.0),
+        }
         for action in (*advice.of_each_kind()[: _MOST_ROWS - 1], *filter(None, [advice.classical]))
         if action is best or not _beaten(action, best)
-    )  # fmt: skip
-    return Actions(rows)
+    ]  # fmt: skip
 
 
 def _beaten(action: Action, best: Action | None) -> bool:

@@ -11,11 +11,11 @@ import hashlib
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
 from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,20 +28,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
 
-
-@dataclass(frozen=True)
-class Picture:
-    """A chart as the templates need it."""
-
-    name: str
-    title: str
-    caption: str
-    data: Mapping[str, Sequence[Any]]
-    picture: Markup
-
-    def rows(self, most: int) -> list[tuple[Any, ...]]:
-        """The first rows of the table behind it."""
-        return list(zip(*self.data.values(), strict=True))[:most]
+_ROWS = 8  # of the table below a chart of cells
 
 
 def render(template: str, content: Mapping[str, Any], payload: Mapping[str, Any]) -> str:
@@ -63,11 +50,6 @@ def render_part(template: str, **content: Any) -> str:
     return _environment().get_template(template).render(**content)
 
 
-def chart_page(chart: Chart) -> str:
-    """One chart with its caption, without script."""
-    return render_part("chart.html", chart=picture_of(chart), style=_safe(_asset("style.css")), csp=policy(None))
-
-
 def payload_of(charts: Sequence[Chart]) -> dict[str, Any]:
     """What the script needs of charts: what each says where the pointer is."""
     return {
@@ -76,8 +58,11 @@ def payload_of(charts: Sequence[Chart]) -> dict[str, Any]:
     }
 
 
-def picture_of(chart: Chart) -> Picture:
-    """A chart whose SVG can share a page with others: named for screen readers, with ids that are unique."""
+def picture_of(chart: Chart) -> dict[str, Any]:
+    """A chart as the templates need it: its SVG, which can share a page with others, and the first rows behind it.
+
+    It is named for screen readers, and its ids are unique.
+    """
     from markupsafe import escape
 
     svg = re.sub(r'\bid="([^"]+)"', rf'id="{chart.name}-\1"', chart.svg)
@@ -86,8 +71,11 @@ def picture_of(chart: Chart) -> Picture:
     svg = re.sub(r' (?:role="graphics-[a-z]+"|aria-roledescription="[^"]*")', "", svg)
     named = escape(f"Chart: {chart.title}. The text below it says how to read it.")
     svg = svg.replace("<svg ", f'<svg role="img" aria-label="{named}" ', 1)
-    data = {key: list(column) for key, column in chart.data.items()}
-    return Picture(chart.name, chart.title, chart.caption, data, _safe(svg))
+    first = list(islice(zip(*chart.data.values(), strict=True), _ROWS))
+    return {
+        "name": chart.name, "title": chart.title, "caption": chart.caption, "picture": _safe(svg),
+        "columns": list(chart.data), "rows": first,
+    }  # fmt: skip
 
 
 def safe_svg(chart: Chart) -> Markup:
@@ -114,13 +102,6 @@ def page_path(path: Any) -> Path:
 def label(epsilon: float) -> str:
     """An epsilon as a page shows it."""
     return "∞" if math.isinf(epsilon) else f"{epsilon:.4g}"
-
-
-def times(epsilon: float) -> str:
-    """e^epsilon as a factor, in words."""
-    if epsilon > 20:
-        return "any number of times"
-    return f"{math.exp(epsilon):.3g} times"
 
 
 def _digest(text: str) -> str:
