@@ -32,7 +32,7 @@ _EXTRAPOLATED = np.array([2.0, -1.0])
 _SLACK = 1e-10  # relative: rounding must not make a set of where both laws are the same
 _NOTHING = 1e-14  # results: of a mixture, less is rounding
 _REACH = 7.5  # standard deviations of Gaussian noise that count
-_DIRECT = 4_000_000  # products in a convolution; beyond, cells without results are left out
+_DIRECT = 300_000  # products in a convolution; beyond, cells without results are left out
 _MOST_CELLS = 400_000  # of the lattice; results that are further apart are not bounded
 
 
@@ -164,17 +164,20 @@ def _gaussian_values(
         return None
     cells = int((high - low) / fine + 2 * reach + 8)
     place = (np.where(finite, x, low) - low) / fine
-    base = np.rint(place) if kernel.step else np.floor(place)
-    t = np.zeros_like(place) if kernel.step else place - base
-    shares = np.array(  # Lagrange's, through cells -1, 0, 1, 2
-        [
-            -t * (t - 1) * (t - 2) / 6,
-            (t + 1) * (t - 1) * (t - 2) / 2,
-            -(t + 1) * t * (t - 2) / 2,
-            (t + 1) * t * (t - 1) / 6,
-        ]
-    )
-    at = base.astype(np.int64) + reach + 1 + np.arange(4)[:, None]
+    if kernel.step:  # results are on the lattice
+        base, shares = np.rint(place), np.ones((1, len(x)))
+    else:
+        base = np.floor(place) - 1
+        t = place - base - 1
+        shares = np.array(  # Lagrange's, through cells -1, 0, 1, 2
+            [
+                -t * (t - 1) * (t - 2) / 6,
+                (t + 1) * (t - 1) * (t - 2) / 2,
+                -(t + 1) * t * (t - 2) / 2,
+                (t + 1) * t * (t - 1) / 6,
+            ]
+        )
+    at = base.astype(np.int64) + reach + 2 + np.arange(len(shares))[:, None]
     noise = np.exp(-0.5 * (np.arange(-reach, reach + 1) * fine / kernel.scale) ** 2)
     noise /= noise.sum()
     size = 1 << (cells + 2 * reach).bit_length()

@@ -373,7 +373,7 @@ def knots_of(a: FloatArray, b: FloatArray, scale: FloatArray, weights: FloatArra
     rows, n = b.shape
     x = np.concatenate((np.broadcast_to(a, b.shape), b), axis=1)
     x = np.where(np.isfinite(x), x, np.inf)
-    order = np.argsort(x, axis=1, kind="stable")
+    order = np.argsort(x, axis=1)
     x = np.ascontiguousarray(np.take_along_axis(x, order, axis=1).T)
     order = np.ascontiguousarray(order.T)
     present, with_all = np.isfinite(x), order < n
