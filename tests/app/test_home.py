@@ -56,24 +56,20 @@ def folder(desk: RunningDesk) -> Path:
     return here
 
 
-@pytest.mark.usefixtures("folder")
-def test_everything_is_listed_and_nothing_breaks_the_page(visitor: Visitor) -> None:
+def test_everything_is_listed_and_nothing_breaks_the_page(folder: Path, visitor: Visitor) -> None:
     page = visitor.get("/")
     assert page.status == 200
-    for name in ("alpha", "beta", "planned", "bad-toml", "bad-archive", "bad-figures", "odd-figures"):
-        assert f">{name}</a>" in page.text
-    assert "Publish with noise &lt;script&gt;" in page.text
-    assert HOSTILE not in page.text
-    assert "&lt;script&gt;alert(1)&lt;script&gt;.toml" in page.text  # told of, not opened
-    assert "bad-toml.toml cannot be read" in page.text
-    assert "bad-archive.empriv is damaged" in page.text
-
-
-def test_states(folder: Path) -> None:
     states = {audit.name: audit.state for audit in listed_audits(Folder.opened(folder))}
-    assert states["alpha"] == AUDITED
+    assert all(f">{name}</a>" in page.text for name in states)
+    assert (states["alpha"], states["beta"]) == (AUDITED, AUDITED)
     assert states["planned"] == states["bad-figures"] == NOT_RUN
     assert states["bad-toml"] == states["bad-archive"] == DAMAGED
+    assert "outside" not in states  # a link out of the folder
+    assert "Publish with noise &lt;script&gt;" in page.text
+    assert HOSTILE not in page.text
+    assert "&lt;script&gt;alert(1)&lt;script&gt;.toml" in page.text  # named, not opened
+    assert "bad-toml.toml cannot be read" in page.text
+    assert "bad-archive.empriv is damaged" in page.text
 
 
 def test_settings_that_were_written_after_the_audit_are_told(tmp_path: Path) -> None:
@@ -89,17 +85,15 @@ def test_settings_that_were_written_after_the_audit_are_told(tmp_path: Path) -> 
     assert listed_audit(folder, "sales").state == AUDITED
 
 
-def test_a_link_out_of_the_folder_is_not_followed(folder: Path) -> None:
-    assert Folder.opened(folder).written("outside", ".toml") is None
-    assert listed_audit(Folder.opened(folder), "outside").asked == ""
-
-
-@pytest.mark.usefixtures("folder")
-def test_search_finds_all_words(visitor: Visitor) -> None:
+def test_the_list_is_searched_for_all_words_and_filtered_by_decision(folder: Path, visitor: Visitor) -> None:
     found = visitor.get("/?q=NOISE+alpha").text
     assert ">alpha</a>" in found
     assert ">beta</a>" not in found
     assert "No audit has all these words" in visitor.get("/?q=%3Cnothing%3E").text
+    assert visitor.get("/").text.count('class="mark ') == len(Folder.opened(folder).audits())
+    for kind in ("publish", "stop", "open"):
+        shown = visitor.get(f"/?kind={kind}").text
+        assert set(re.findall(r'class="mark (\w+)"', shown)) <= {kind}
 
 
 def test_an_archive_holds_what_a_checker_may_have(folder: Path, visitor: Visitor, desk: RunningDesk) -> None:
@@ -164,14 +158,6 @@ def test_an_audit_is_deleted_after_a_confirmation_and_nothing_that_others_made(t
         visitor.post("/audits/old/delete", {"confirm": "yes"})
         assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == sorted(kept)
         assert visitor.get("/audits/old/delete").status == 400
-
-
-def test_the_list_is_filtered_by_decision(folder: Path, visitor: Visitor) -> None:
-    every = visitor.get("/").text
-    assert every.count('class="mark ') == len(Folder.opened(folder).audits())
-    for kind in ("publish", "stop", "open"):
-        shown = visitor.get(f"/?kind={kind}").text
-        assert set(re.findall(r'class="mark (\w+)"', shown)) <= {kind}
 
 
 def test_files_of_the_command_line_show_up(tmp_path: Path) -> None:
