@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from empriv.judge.noise_kernels import NoiseKernel
 from empriv.measuring.line import laplace
-from empriv.results import FloatArray
+from empriv.results import FloatArray, IntArray
 
 START = 0.75  # likeliest bandwidths, over 1 + epsilon, from which W is extrapolated to 0
 ENDS = 0.05  # half-lines hold up to this share of a sample
@@ -34,6 +34,7 @@ _NOTHING = 1e-14  # results: of a mixture, less is rounding
 _REACH = 7.5  # standard deviations of Gaussian noise that count
 _DIRECT = 300_000  # products in a convolution; beyond, cells without results are left out
 _MOST_CELLS = 400_000  # of the lattice; results that are further apart are not bounded
+_AT_ONCE = 1_000_000  # distances between results and ends of a set, in one step
 
 
 def corrections(level: float) -> tuple[float, float]:
@@ -180,8 +181,7 @@ def _gaussian_values(
     at = base.astype(np.int64) + reach + 2 + np.arange(len(shares))[:, None]
     noise = np.exp(-0.5 * (np.arange(-reach, reach + 1) * fine / kernel.scale) ** 2)
     noise /= noise.sum()
-    size = 1 << (cells + 2 * reach).bit_length()
-    transform = np.fft.rfft(noise, size)
+    below = np.concatenate(([0.0], np.cumsum(noise)))
     weight = np.ones(len(a)) if weights is None else weights
     mass = np.where(finite, np.concatenate((weight, weight)), 0.0) * shares
     sides = slice(0, len(a)), slice(len(a), None)
@@ -190,12 +190,25 @@ def _gaussian_values(
     for k, factor in enumerate(e.tolist()):
         for direction in (0, 1):
             own, other = laws[direction], laws[1 - direction]
-            bars = factor ** np.array(levels)[:, None] * (1 + _SLACK)
-            inside = (own > bars * other) & (own > _NOTHING)
-            smoothed = np.fft.irfft(np.fft.rfft(inside.astype(float), size) * transform, size)[:, reach : reach + cells]
-            psi = np.where(finite, (shares * smoothed[:, at]).sum(axis=1), 0.0)
-            both = psi.reshape(len(levels), 2, -1, draws).mean(axis=3)
-            out[k, direction] = both[:, direction] - factor * both[:, 1 - direction]
+            some = own > _NOTHING
+            for place_of_level, level in enumerate(levels):
+                inside = (own > factor**level * (1 + _SLACK) * other) & some
+                psi = np.where(finite, (shares * _smoothed(inside, below, at)).sum(axis=0), 0.0)
+                both = psi.reshape(2, -1, draws).mean(axis=2)
+                out[k, direction, place_of_level] = both[direction] - factor * both[1 - direction]
+    return out
+
+
+def _smoothed(inside: npt.NDArray[np.bool_], below: FloatArray, at: IntArray) -> FloatArray:
+    """(shares, points) the set of cells convolved with the noise, at the cells ``at``: the sum over its ends of the
+    noise's distribution function, ``below`` (2 reach + 2,), at their distance."""
+    ends = np.flatnonzero(np.diff(inside, prepend=False, append=False))
+    signs = np.where(np.arange(len(ends)) % 2, 1.0, -1.0)
+    out = np.zeros(at.shape)
+    many = max(1, _AT_ONCE // max(at.size, 1))
+    for first in range(0, len(ends), many):
+        distance = ends[first : first + many, None, None] - at + (len(below) - 2) // 2
+        out += np.einsum("e,esp->sp", signs[first : first + many], below[np.clip(distance, 0, len(below) - 1)])
     return out
 
 
