@@ -288,7 +288,7 @@ def blocks_of(
     alone = np.isin(rows, np.fromiter(own_pairs, np.int64, len(own_pairs))) | (ratios[rows] < 1)
     for row in rows[alone].tolist():
         row_pairs, place = (own_pairs[row], 0) if row in own_pairs else (pairs, row)
-        yield np.array([row]), partial(_block_of, row_pairs, narrowed(model, ratios[row]), np.array([place]))
+        yield np.array([row]), partial(block_of, row_pairs, narrowed(model, ratios[row]), np.array([place]))
     rows = rows[~alone]
     size = len(pairs.points)
     groups, step = [rows], 4096 if model is None else 1
@@ -300,7 +300,7 @@ def blocks_of(
         groups, step = [rows[near], rows[~near]], max(1, _VALUES // (40 * size))
     for group in groups:
         for start in range(0, len(group), step):
-            yield group[start : start + step], partial(_block_of, pairs, model, group[start : start + step])
+            yield group[start : start + step], partial(block_of, pairs, model, group[start : start + step])
 
 
 def narrowed(model: Model | None, ratio: float) -> Model | None:
@@ -317,7 +317,7 @@ def closed_form(model: Mixture) -> bool:
     return model.kernel.name == "laplace" and _one_width(model)
 
 
-def _block_of(pairs: Pairs, model: Model | None, rows: IntArray) -> Block:
+def block_of(pairs: Pairs, model: Model | None, rows: IntArray) -> Block:
     """These individuals' results, cut into cells."""
     points, without = pairs.points, pairs.dense(rows)
     masses = pairs.mass, pairs.mass_without[rows]
@@ -337,7 +337,7 @@ def _block_at_step(pairs: Pairs, model: Model | None, row: int, step: float) -> 
     """One individual's results, cut into atoms of last digits and cells of the rest."""
     with_atoms = pairs_at_step(pairs, row, step).centred()
     # the rest may be too little for a density of the user's own: then the atoms alone count
-    return _block_of(with_atoms, model if isinstance(model, Mixture) else None, np.array([0]))
+    return block_of(with_atoms, model if isinstance(model, Mixture) else None, np.array([0]))
 
 
 def largest_shifts(pairs: Pairs, model: Model | None) -> FloatArray:
