@@ -109,7 +109,7 @@ ENTRANCES: dict[str, Callable[[empriv.Databases, str], Any]] = {
     "explain": lambda data, query: explain(data, query),
     "explain without rows": lambda _, query: explain(None, query),
     "known": lambda data, query: empriv.audit(data, "avg(x)", known=query),
-    "buckets": lambda data, query: empriv.audit(data, "avg(x)", known=empriv.Buckets([query], 2)),
+    "buckets": lambda data, query: empriv.audit(data, "avg(x)", known=empriv.Buckets(query, 2)),
     "protocol": lambda data, query: empriv.protocols.rounded(query, to=1).collect(data),
     "capped people": lambda data, query: empriv.protocols.cap_people(query, at=3).collect(data),
     "query": lambda data, query: empriv.collect(data, empriv.Query(query)),

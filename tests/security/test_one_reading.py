@@ -244,9 +244,12 @@ def test_columns_called_like_own_ones_give_right_answers(name: str) -> None:
             np.testing.assert_array_equal(one.entry_q, other.entry_q)
 
 
+# 04b: valid in DuckDB, and bound to an internal state of that name once.
+DERIVED = "SELECT s2, avg(x) FROM (SELECT *, 1 AS s2 FROM data) q GROUP BY s2"
+
+
 def test_a_derived_column_called_like_an_own_one() -> None:
-    """04b: valid in DuckDB, and bound to an internal state of that name once."""
-    found = collected(ROWS, "SELECT s2, avg(x) FROM (SELECT *, 1 AS s2 FROM data) q GROUP BY s2")
+    found = collected(ROWS, DERIVED)
     np.testing.assert_allclose(found.q.ravel(), collected(ROWS, "avg(x)").q)
 
 
@@ -494,11 +497,5 @@ def test_the_same_is_refused_on_spark(spark: Any) -> None:
                 admit(session, query_of(query))
         sent = session._admitted(parse_one("SELECT sum(x) AS empriv_q0 FROM data", dialect="duckdb"), session._views)
         assert f"`empriv_{session.nonce}_q0`" in sent
-
-
-@JAVA
-@SPARK
-def test_a_derived_column_called_like_an_own_one_on_spark(spark: Any) -> None:
-    query = "SELECT s2, avg(x) FROM (SELECT *, 1 AS s2 FROM data) q GROUP BY s2"
-    found = empriv.collect(made(ROWS), query, engine=empriv.SparkEngine(spark), progress=False)
-    np.testing.assert_allclose(found.q.ravel(), collected(ROWS, "avg(x)").q)
+        found = answered(session, query_of(DERIVED), show=False)[0]
+        np.testing.assert_allclose(found.q.ravel(), collected(ROWS, "avg(x)").q)
