@@ -19,7 +19,7 @@ import pytest
 
 import empriv
 from empriv.collecting import databases
-from spark_sessions import EPSILONS, JAVA, QUIET, SOURCES, SPARK, TESTS, rows
+from spark_sessions import EPSILONS, JAVA, JVM, QUIET, SOURCES, SPARK, TESTS, rows
 
 pytestmark = [JAVA, SPARK, QUIET]
 GRID = np.array(EPSILONS)
@@ -29,7 +29,8 @@ SECONDS = 600.0  # a machine may be busy; it takes a tenth of that on one that i
 @contextmanager
 def driver(work: str, directory: Path) -> Iterator[subprocess.Popen[str]]:
     """A driver in a session of its own, all of whose processes are gone afterwards."""
-    environment = os.environ | {"PYTHONPATH": f"{SOURCES}:{TESTS}"}
+    # Spark Connect takes no options for the Java of its server.
+    environment = os.environ | {"PYTHONPATH": f"{SOURCES}:{TESTS}", "JDK_JAVA_OPTIONS": JVM}
     with (
         (directory / "log").open("w") as log,
         subprocess.Popen(
@@ -73,7 +74,7 @@ def last_line(process: subprocess.Popen[str]) -> Any:
 
 @pytest.fixture
 def data(tmp_path: Path) -> empriv.Databases:
-    rows(300).to_parquet(tmp_path / "rows.parquet")
+    rows(600).to_parquet(tmp_path / "rows.parquet")
     return databases(str(tmp_path / "rows.parquet"), database="day", individual="who")
 
 
