@@ -196,7 +196,8 @@ def test_post_is_applied_to_every_number() -> None:
 
 
 @pytest.mark.slow
-def test_function_of_the_rows_equals_sql(engine: Engine) -> None:
+def test_function_of_the_rows_equals_sql() -> None:
+    engine = DuckDBEngine(threads=2)  # test_spark.py has functions that run in executors
     by_sql = collect(DATA, "SELECT sum(x * k) FROM data")
     called = collect(DATA, lambda rows: float(np.sum(rows["x"] * rows["k"])) if len(rows["x"]) else None, engine=engine)
     np.testing.assert_allclose(called.q, by_sql.q)
