@@ -6,6 +6,7 @@ import json
 import math
 import re
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import empriv
 from empriv.errors import InputError
 
 
+@cache
 def an_audit(n: int = 60, shift: float = 5.0, people: int = 3, **options: Any) -> empriv.Audit:
     """Answers of standard deviation 10 that each of some people moves by about ``shift``."""
     rng = np.random.default_rng(1)
@@ -86,6 +88,7 @@ def test_none_meets_it_is_said_where_it_is_so() -> None:
     assert advice.saved == ()
 
 
+@pytest.mark.slow
 def test_waiting_is_offered_only_where_more_databases_would_do() -> None:
     small = empriv.advise(an_audit(n=60, shift=0.5), epsilon=0.1, delta=0.03)
     wait = next(action for action in small.options if action.code == "waiting")
@@ -95,6 +98,7 @@ def test_waiting_is_offered_only_where_more_databases_would_do() -> None:
     assert all(action.code != "waiting" for action in large.options)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_advice_and_json_holds_no_identifiers(advice: empriv.Advice) -> None:
     audit = an_audit()
     first = advice.to_json()
