@@ -156,7 +156,7 @@ def test_noise_does_not_make_up_for_too_few_databases() -> None:
 def outlying() -> empriv.Databases:
     """Amounts of which few are far beyond the others."""
     rng = np.random.default_rng(5)
-    day, who = (part.ravel() for part in np.meshgrid(np.arange(200), np.arange(30)))
+    day, who = (part.ravel() for part in np.meshgrid(np.arange(120), np.arange(30)))
     x = rng.exponential(10.0, len(day)) + np.where(rng.random(len(day)) < 0.003, 600.0, 0.0)
     return empriv.databases(pyarrow.table({"day": day, "who": who, "x": x.round(1)}), database="day", individual="who")
 

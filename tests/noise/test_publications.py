@@ -113,7 +113,7 @@ def test_the_upper_figure_is_at_least_the_truth_and_near_it(kind, scale):
 
 @pytest.mark.slow
 def test_a_designed_law_holds_and_less_noise_does_not():
-    risk = normal_risk()
+    risk = normal_risk(n=150)
     noise = empriv.design_noise(risk, epsilon=1.0, delta=0.05, granularity=COARSE, times=52)
     assert noise.times == 52
     assert noise.holds
