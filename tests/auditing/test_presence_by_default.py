@@ -75,13 +75,6 @@ def test_a_calm_series_passes_in_both() -> None:
     assert verdict.by_bound == "pass"
 
 
-def test_several_numbers_are_judged_on_the_day_too() -> None:
-    q = np.random.default_rng(0).normal(0.0, 1.0, 60)
-    results = empriv.Results.from_arrays(q, (q - 0.001)[None])
-    both = empriv.audit(empriv.Results.stack({"a": results, "b": results}), epsilon=EPSILON)
-    assert any(target.where for target in both.verdict(epsilon=EPSILON, delta=0.5).judged)
-
-
 def test_the_command_line_asks_for_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)

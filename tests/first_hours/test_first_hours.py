@@ -126,11 +126,11 @@ def few() -> Panel:
 def calm() -> Panel:
     """A crowd in which nobody matters."""
     rng, n = np.random.default_rng(10), 200
-    counts = rng.poisson(900, n)
+    counts = rng.poisson(300, n)
     day = np.repeat(np.arange(n), counts)
     rows = {
         "day": np.repeat(np.array(days(n), dtype="datetime64[D]"), counts),
-        "visitor": rng.integers(0, 4_000, len(day)),
+        "visitor": rng.integers(0, 1_300, len(day)),
     }
     return Panel(pd.DataFrame(rows), "day", "visitor", "count(DISTINCT visitor)", "1")
 
