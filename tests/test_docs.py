@@ -67,6 +67,7 @@ def test_a_page_that_is_wrong_is_noticed(lie: str, names: dict[str, Any]) -> Non
         run_page(LIES[lie], names)
 
 
+@pytest.mark.slow
 def test_output_on_a_page_is_put_right(names: dict[str, Any]) -> None:
     page = f"{FENCE}pycon\n>>> print('a\\nb\\nc')\na\n...\nd\n>>> 1 + 1\n2\n{FENCE}\n"
     assert rewrite_page(page, names) == page.replace("\nd\n", "\nc\n")

@@ -109,6 +109,7 @@ def test_what_is_no_number_is_an_outcome() -> None:
     assert results.entry_outcomes.tolist() == [Outcome.NULL, Outcome.PLUS_INFINITY, Outcome.NAN]
 
 
+@pytest.mark.slow
 def test_an_executor_loads_neither_an_engine_nor_a_parser() -> None:
     """What it imports is paid for by every executor, whenever it starts."""
     code = (

@@ -54,6 +54,7 @@ MODEL = model(WHOLE)
 ALL = measure_chunk(MODEL, WHOLE).totals
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(st.permutations(range(24)), st.sets(st.integers(1, 23), max_size=5))
 def test_any_parts_in_any_order_merge_into_the_whole(order: list[int], cuts: set[int]) -> None:

@@ -14,6 +14,8 @@ from click.testing import CliRunner
 import empriv
 from empriv.cli.main import main
 
+pytestmark = pytest.mark.slow
+
 PEOPLE = [f"p{k:02d}" for k in range(12)]
 
 
@@ -69,7 +71,6 @@ def test_the_next_day_is_released_from_its_rows(audited: Path, tmp_path: Path) -
     assert empriv.Ledger(book).verify().intact
 
 
-@pytest.mark.slow
 def test_a_window_holds_as_many_days_as_the_noise_was_designed_for(audited: Path, tmp_path: Path) -> None:
     """Day after day without an audit, until the window is full; none is refused that fits."""
     audit = empriv.load(audited / "audit.empriv")
