@@ -270,7 +270,7 @@ def test_words_and_lists_of_them():
     assert public.quantities == ("count(*)",)
     assert public.words == ("calendar", "previous:3")
     results, _ = shop()
-    assert empriv.measure(results, known=["calendar", np.arange(200.0) ** 2]).left.fit.parameters > 8
+    assert empriv.measure(results, known=["calendar", np.arange(200.0) ** 2]).residuals.fit.parameters > 8
 
 
 def test_an_exact_leak_is_not_lost_when_a_level_is_taken_out():
