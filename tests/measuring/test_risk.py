@@ -145,6 +145,7 @@ def test_the_table_ranks_the_riskiest_first() -> None:
     assert len(risk.individuals(0.1, top=2)["individual"]) == 2
 
 
+@pytest.mark.slow
 def test_densities_integrate_to_one() -> None:
     risk = empriv.measure(Q, Q_WITHOUT)
     x = np.linspace(-30, 30, 200_001)

@@ -181,6 +181,7 @@ def test_one_publication_is_the_risk_itself_and_more_never_tell_less():
     assert risk.repeated(365).repeated(12).delta(1.0) == risk.repeated(12).delta(1.0)
 
 
+@pytest.mark.slow
 def test_the_estimate_is_near_the_truth_of_normal_laws():
     estimates = [shifted(seed=seed).repeated(52).delta(1.0) for seed in range(12)]
     truth = float(gaussian_delta(0.1 * np.sqrt(52), 1.0))
@@ -188,6 +189,7 @@ def test_the_estimate_is_near_the_truth_of_normal_laws():
     assert abs(np.median(estimates) - 3 * truth) > 0.35 * truth
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", ["normal", "gamma"])
 def test_the_upper_figure_covers_where_the_estimate_does_not(law):
     from scipy.special import gammainc
@@ -207,6 +209,7 @@ def test_the_upper_figure_covers_where_the_estimate_does_not(law):
     assert np.median(upper) < 1
 
 
+@pytest.mark.slow
 def test_bounds_hold_the_estimate_and_those_of_one_publication():
     risk = shifted(people=3)
     year = risk.repeated(52)

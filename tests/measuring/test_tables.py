@@ -288,6 +288,7 @@ def weekly(seed, n=200):
     return replace(table(q, people), databases=dates.astype(str))
 
 
+@pytest.mark.slow
 def test_what_everybody_knows_is_taken_out_of_every_cell():
     results = weekly(0)
     risk = measure_given_table(results, empriv.Given("auto"))
@@ -312,6 +313,7 @@ def test_the_previous_table_is_known_along_its_axes():
         measure_given_table(results, empriv.Given(np.random.default_rng(0).normal(size=(200, 200))))
 
 
+@pytest.mark.slow
 def test_an_audit_of_a_table_counts_the_calendar_as_known_by_itself(tmp_path):
     audit = empriv.audit(weekly(2))
     assert audit.against is not None

@@ -51,6 +51,7 @@ def with_margins(*which: str) -> np.ndarray:
     return np.hstack((np.eye(WARDS * AGES), *(every[name] for name in which)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", [("wards",), ("ages",), ("all",), ("wards", "ages", "all")])
 def test_margins_of_cells_that_come_and_go_change_nobody(which: tuple[str, ...]) -> None:
     moves = counts()

@@ -64,6 +64,7 @@ def test_permuting_individuals_and_reflecting_results() -> None:
     assert np.all(found.upper >= 1 - 0.05 ** (1 / 60))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.0, 0.5])
 def test_bounds_hold_and_those_of_another_truth_do_not(noise: float) -> None:
     """The truth for a shift of 0.5 sd is accepted; of data that move by 0.2 sd alone, their bounds seldom cover it."""
@@ -193,6 +194,7 @@ def odd_results() -> dict[str, Results]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", odd_results())
 def test_nothing_crashes_and_no_lower_bound_is_above_an_upper_one(name: str) -> None:
     risk = empriv.measure(odd_results()[name])

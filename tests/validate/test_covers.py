@@ -37,6 +37,7 @@ def now_and_then(n: int, sizes: FloatArray, seed: int = 0) -> Results:
     )
 
 
+@pytest.mark.slow
 def test_the_cover_is_honest_and_a_stated_falsehood_is_not() -> None:
     """Of 30 runs the true delta at the cover is within the target in at least 26; at four times it in one at most.
 
@@ -161,6 +162,7 @@ def test_the_cover_of_the_others_is_that_without_the_whale() -> None:
     assert risk.cover(0.1, 0.05) < 1.0 < empriv.measure(q, q[None, :] - 0.01).cover(0.1, 0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("law", "truth"),
     [("exponential", -math.log(0.95)), ("uniform", 0.05)],  # the share of the law that a move of d bares at its edge
@@ -198,6 +200,7 @@ def test_given_what_is_known_moves_are_beside_the_spread_of_their_day() -> None:
         audit.cover(0.1, 0.05, database="nowhere")
 
 
+@pytest.mark.slow
 def test_a_move_is_as_large_on_a_high_day_as_on_a_low_one_where_logarithms_are_taken() -> None:
     # what a person adds is not in proportion to what the others did: only the level of a day is known, not its answer
     rng, day = np.random.default_rng(5), np.datetime64("2024-01-01") + np.arange(364)
