@@ -3,7 +3,7 @@
 Written from the mathematics, not from the library. There are three ways to the hockey stick
 ``H_eps(a, b) = ∫ (a - e^eps b)_+`` of two mixtures of one kernel, and they are tested against one another:
 
-* `laplace_hockey_stick`: one Laplace bandwidth, in mpmath with 60 digits; absolute error below 1e-50.
+* `LaplacePair`: one Laplace bandwidth, in mpmath with 60 digits; absolute error below 1e-50.
 * `mixture_curve`: any kernel, any bandwidths, in doubles: signs on a fine mesh, near-tangencies looked at again, roots
   bisected to the last bit, then differences of distribution functions. An error in a root counts squared, so
   the absolute error is that of the sums, below 1e-15 e^eps, and of what lies beyond the mesh, below 1e-14.

@@ -19,7 +19,7 @@ from empriv.judge.noise_kernels import NoiseKernel, kernel_of
 from empriv.measuring.densities.density import Ecdf
 from empriv.results import FloatArray, Outcome, Results
 from empriv.validate.bounds import bounds, upper_total_risk
-from table_results import gaussian_delta
+from table_results import gaussian_delta, of_entries
 
 RUNS, LEAST = 60, 54
 
@@ -32,16 +32,8 @@ def paired(rng: np.random.Generator, n: int, shift: float) -> tuple[FloatArray, 
 def results_with_nulls(n: int = 80, there: int = 40) -> Results:
     """Somebody without whom there is no answer on the first databases."""
     q = np.random.default_rng(8).normal(size=n)
-    return Results(
-        q=q,
-        outcomes=np.zeros(n, np.int8),
-        databases=np.arange(n),
-        individuals=np.arange(1),
-        starts=np.array([0, there]),
-        entry_database=np.arange(there, dtype=np.int32),
-        entry_q=np.full(there, np.nan),
-        entry_outcomes=np.full(there, Outcome.NULL, np.int8),
-    )
+    codes = np.full(there, Outcome.NULL, np.int8)
+    return of_entries(q, range(there), np.full(there, np.nan), entry_outcomes=codes)
 
 
 def test_bounds_have_seven_fields_and_no_more() -> None:

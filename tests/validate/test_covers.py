@@ -16,7 +16,7 @@ from empriv.errors import InputError
 from empriv.measuring import GivenRisk
 from empriv.results import FloatArray, Outcome, Results
 from empriv.words.sentences import amount
-from table_results import gaussian_delta
+from table_results import gaussian_delta, of_entries
 
 
 def now_and_then(n: int, sizes: FloatArray, seed: int = 0) -> Results:
@@ -24,17 +24,11 @@ def now_and_then(n: int, sizes: FloatArray, seed: int = 0) -> Results:
     rng = np.random.default_rng(seed)
     q = rng.normal(100.0, 10.0, n)
     where = np.sort(np.stack([rng.choice(n, 3, replace=False) for _ in sizes]), axis=1).reshape(-1)
-    return Results(
-        q=q,
-        outcomes=np.zeros(n, np.int8),
-        databases=np.array([f"day {k}" for k in range(n)]),
-        individuals=np.array([f"name {k}" for k in range(len(sizes))]),
-        starts=np.arange(0, 3 * len(sizes) + 1, 3),
-        entry_database=where.astype(np.int32),
-        entry_q=q[where] - np.repeat(sizes, 3),
-        entry_outcomes=np.zeros(len(where), np.int8),
-        ordered=False,
-    )
+    names = np.array([f"name {k}" for k in range(len(sizes))])
+    return of_entries(
+        q, where, q[where] - np.repeat(sizes, 3), np.arange(0, 3 * len(sizes) + 1, 3), individuals=names,
+        databases=np.array([f"day {k}" for k in range(n)]), ordered=False,
+    )  # fmt: skip
 
 
 @pytest.mark.slow
