@@ -309,9 +309,7 @@ def test_without_an_order_only_the_logarithm_is_tried():
     results = empriv.Results.from_arrays(q, q[None] * 0.99, databases=[f"store {k}" for k in range(80)])
     risk = empriv.measure(results, known="auto")
     assert [step.name for step in risk.steps] == ["nothing"]
-    assert np.array_equal(risk.results.q - risk.results.q[0], q - q[0]) or np.allclose(
-        risk.results.q - risk.results.q[0], q - q[0]
-    )
+    assert np.allclose(risk.results.q - risk.results.q[0], q - q[0])
 
 
 def test_rounding_is_no_trend():
@@ -358,18 +356,10 @@ def test_a_wrong_given_is_refused(wrong):
         empriv.Given(*wrong)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        None,
-        [],
-        ["nothing", "calendar"],
-        ["own", "count(*)"],
-        ["buckets:count(*)", "calendar"],
-        ["buckets:a", "buckets:b"],
-        "buckets: ",
-    ],
-)
+MIXED = [["nothing", "calendar"], ["own", "count(*)"], ["buckets:count(*)", "calendar"], ["buckets:a", "buckets:b"]]
+
+
+@pytest.mark.parametrize("wrong", [None, [], *MIXED, "buckets: "])
 def test_a_wrong_setting_is_refused(wrong):
     with pytest.raises(empriv.InputError, match="`known` must"):
         as_said(wrong)

@@ -18,6 +18,7 @@ from empriv.measuring.series.composition import (
 )
 from empriv.measuring.series.effect_size import l_moments, moments, near_edges, regular, upper_means
 from empriv.measuring.series.repeated import previous_weights
+from table_results import of_entries
 
 EPSILONS = np.array([0.0, 0.1, 1.0])
 
@@ -326,13 +327,8 @@ def test_people_in_few_databases_are_as_if_all_databases_listed_them():
     d = np.where(rng.random((5, 90)) < 0.2, 0.4, 0.0)
     listed = empriv.measure(q, q - d)
     rows = [np.flatnonzero(row) for row in d]
-    results = replace(
-        listed.results,
-        starts=np.concatenate(([0], np.cumsum([len(row) for row in rows]))),
-        entry_database=np.concatenate(rows).astype(np.int32),
-        entry_q=np.concatenate([q[row] - 0.4 for row in rows]),
-        entry_outcomes=np.zeros(sum(map(len, rows)), np.int8),
-    )
+    at, starts = np.concatenate(rows), np.concatenate(([0], np.cumsum([len(row) for row in rows])))
+    results = of_entries(q, at, q[at] - 0.4, starts)
     np.testing.assert_allclose(
         empriv.measure(results).repeated(30).delta_i(1.0), listed.repeated(30).delta_i(1.0), rtol=1e-9
     )

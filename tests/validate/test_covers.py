@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -113,10 +114,7 @@ def test_who_changes_whether_there_is_an_answer_is_beyond_any_cover_on_that_day_
     made = now_and_then(200, np.full(10, 0.05))
     codes, values = made.entry_outcomes.copy(), made.entry_q.copy()
     codes[4], values[4] = Outcome.NULL, np.nan  # the second of person 1's databases
-    results = Results(
-        made.q, made.outcomes, made.databases, made.individuals, made.starts, made.entry_database, values, codes,
-        ordered=False,
-    )  # fmt: skip
+    results = replace(made, entry_q=values, entry_outcomes=codes)
     audit = empriv.audit(results, epsilon=0.1)
     judged = audit.verdict(epsilon=0.1, delta=0.05)
     assert judged == "fail"
@@ -127,10 +125,8 @@ def test_who_changes_whether_there_is_an_answer_is_beyond_any_cover_on_that_day_
     assert found.individual[0] == "name 1"
     assert found.database[0] == results.databases[results.entry_database[4]]
     assert not math.isinf(found.moved[1])
-    assert (
-        audit.decision(judged).reason
-        == "At least one person is given away for certain: whether there is an answer depends on them."
-    )
+    said = "At least one person is given away for certain: whether there is an answer depends on them."
+    assert audit.decision(judged).reason == said
     # noise does not hide it either
     assert audit.verdict(epsilon=0.1, delta=0.05, noise=1000.0) == "fail"
 
