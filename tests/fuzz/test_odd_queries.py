@@ -29,7 +29,7 @@ from empriv.collecting.sql.execute import answered
 from empriv.errors import EmprivError
 from empriv.results import Results
 
-FORMS = int(os.environ.get("EMPRIV_FUZZ", "200"))
+FORMS = int(os.environ.get("EMPRIV_FUZZ", "300"))
 BATCH = 100
 SECONDS = 20.0
 TARGET, DAY = 3, 1
