@@ -11,7 +11,7 @@ import pytest
 
 import empriv
 from empriv.errors import FileFormatError
-from empriv.results import outcomes_of
+from empriv.results import outcome_codes
 from table_results import of_entries
 
 
@@ -164,5 +164,5 @@ def test_a_damaged_file_is_refused(tmp_path: Path, damage: Any) -> None:
 
 
 def test_outcomes_of_floats() -> None:
-    codes = outcomes_of([1.0, np.nan, np.inf, -np.inf])
+    codes = outcome_codes([1.0, np.nan, np.inf, -np.inf])
     assert codes.tolist() == [0, empriv.Outcome.NAN, empriv.Outcome.PLUS_INFINITY, empriv.Outcome.MINUS_INFINITY]

@@ -12,7 +12,7 @@ import jsonschema
 import numpy as np
 import pyarrow
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import empriv
@@ -59,6 +59,11 @@ def several(data: empriv.Databases) -> Comparison:
 def results(q: Any, *, databases: Any = None, shift: float = 0.1) -> empriv.Results:
     q = np.asarray(q, float)
     return empriv.Results.from_arrays(q, q - shift * np.ones((2, *q.shape)), databases=databases)
+
+
+def check_schema(found: dict[str, Any]) -> None:
+    schema = json.loads((files("empriv.report") / "comparison.schema.json").read_text(encoding="utf-8"))
+    jsonschema.validate(json.loads(json.dumps(found, allow_nan=False)), schema)
 
 
 @pytest.mark.slow
@@ -136,15 +141,13 @@ def test_other_sources_are_other_databases(data: empriv.Databases) -> None:
 
 
 def test_json_has_its_schema(several: Comparison) -> None:
-    schema = json.loads((files("empriv.report") / "comparison.schema.json").read_text(encoding="utf-8"))
-    found = json.loads(json.dumps(several.to_json(), allow_nan=False))
-    jsonschema.validate(found, schema)
+    check_schema(several.to_json())
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate({**found, "more": 1}, schema)
-    unpaired = compare({"a": results([1.0, 2, 4]), "b": results([1.0, 2])})
-    jsonschema.validate(json.loads(json.dumps(unpaired.to_json())), schema)
+        check_schema({**several.to_json(), "more": 1})
+    check_schema(compare({"a": results([1.0, 2, 4]), "b": results([1.0, 2])}).to_json())
 
 
+@settings(max_examples=50)
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=8))
 def test_the_front_is_what_nothing_betters(points: list[tuple[int, int]]) -> None:
     named = {str(k): (float(x), float(y)) for k, (x, y) in enumerate(points)}
@@ -179,8 +182,7 @@ def test_hidden_cells_are_counted() -> None:
     found = compare({"raw": raw, "hidden": hidden, "nothing": nothing}, truth="raw", epsilon=0.5)
     assert found.utility[1].unanswered == pytest.approx(1.25 / 3)
     assert found.utility[1].mean_absolute == pytest.approx(5.0)
-    schema = json.loads((files("empriv.report") / "comparison.schema.json").read_text(encoding="utf-8"))
-    jsonschema.validate(found.to_json(), schema)
+    check_schema(found.to_json())
     assert math.isnan(found.utility[2].mean_absolute)
     assert found.to_json()["protocols"][2]["utility"]["mean_absolute"] is None
 
@@ -227,6 +229,7 @@ def test_what_is_postprocessed_from_answers_is_never_said_to_tell_more(data: emp
         assert figures["noisy"] <= figures["rounded"] <= figures["raw"]
 
 
+@pytest.mark.slow
 def test_protocols_are_compared_given_what_is_known() -> None:
     rng = np.random.default_rng(12)
     n, people = 60, 20
@@ -269,7 +272,6 @@ def test_a_target_gets_a_recommendation_or_is_told_that_none_meets_it() -> None:
     assert refused.best is None
     assert refused.nearest in several.names
     assert refused.sentence.startswith("None of the 3 ways tried meets delta <= 1e-06 at epsilon 0.1.")
-    schema = json.loads((files("empriv.report") / "comparison.schema.json").read_text())
-    jsonschema.validate(json.loads(json.dumps(hard.to_json(), allow_nan=False)), schema)
+    check_schema(hard.to_json())
     with pytest.raises(InputError, match="`target` must be a dict"):
         compare({"a": results([1.0, 2.0]), "b": results([1.0, 2.0])}, target={"delta": 0.1})

@@ -42,17 +42,7 @@ def start(script: str, *arguments: object, stdin: int | None = None) -> subproce
     """A Python process of its own that runs a script of this folder."""
     command = [sys.executable, "-W", "error", str(HERE / script), *map(str, arguments)]
     path = os.pathsep.join(part for part in (str(HERE), os.environ.get("PYTHONPATH", "")) if part)
-    environment = {
-        **os.environ,
-        "PYTHONPATH": path,
-        "OPENBLAS_NUM_THREADS": "1",
-    }  # a process with threads is not forked
+    # A process with threads is not forked.
+    environment = {**os.environ, "PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"}
     pipe = subprocess.PIPE
     return subprocess.Popen(command, stdin=stdin, stdout=pipe, stderr=pipe, text=True, env=environment)
-
-
-def run(script: str, *arguments: object) -> tuple[int, str, str]:
-    """Its exit code, output and errors."""
-    process = start(script, *arguments)
-    out, err = process.communicate(timeout=60)
-    return process.returncode, out, err

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from asking import DAYS, asked, days, together
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from empriv.errors import InputError, LedgerError, RefusalError
@@ -503,6 +503,7 @@ STEPS = st.lists(
 
 
 @pytest.mark.slow
+@settings(max_examples=40)
 @given(steps=STEPS, limit=st.integers(1, 4))
 def test_any_sequence_of_releases(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int, int, float]], limit: int

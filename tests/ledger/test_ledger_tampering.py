@@ -20,16 +20,21 @@ from empriv.ledger.store import _TRIGGERS
 from empriv.results import Results
 
 
-@pytest.fixture
-def ledger(tmp_path: Path) -> Ledger:
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A ledger of five entries: made, three releases, one with results, and a change of policy."""
-    ledger = Ledger(tmp_path / "kept.ledger", policy=Policy(queries=3))
+    ledger = Ledger(tmp_path_factory.mktemp("made") / "kept.ledger", policy=Policy(queries=3))
     results = Results.from_arrays(np.arange(30.0), np.zeros((2, 30)))
     for k in range(3):
         ledger.release(asked(f"q{k}", results=results if k == 1 else None), lambda k=k: float(k))  # type: ignore[misc]
     ledger.change_policy(Policy(queries=4))
     assert ledger.verify().intact
-    return ledger
+    return ledger.path
+
+
+@pytest.fixture
+def ledger(kept: Path, tmp_path: Path) -> Ledger:
+    return Ledger(shutil.copy(kept, tmp_path), create=False)
 
 
 def tamper(ledger: Ledger, *statements: str, restore: bool = True) -> None:
@@ -51,7 +56,6 @@ MOVE = (
 )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("statements", "fault"),
     [

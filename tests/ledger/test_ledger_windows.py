@@ -80,6 +80,7 @@ def test_a_release_that_alone_breaks_the_limit_is_refused_whatever_its_prices(tm
     other.release(of_day(0, achieved=Figures(EPSILON, 0.01)), lambda: 1.0)
 
 
+@pytest.mark.slow
 def test_a_window_of_releases(tmp_path: Path) -> None:
     ledger = make(tmp_path, 20, delta=exact(20 * SQUARES[0]) + 1e-9)
     for number in range(50):
@@ -156,14 +157,14 @@ def test_the_same_release_again_costs_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_four_hundred_days_and_a_process_that_is_killed(tmp_path: Path) -> None:
+def test_two_hundred_days_and_a_process_that_is_killed(tmp_path: Path) -> None:
     """Never above the policy, none refused that fits, however often it is killed."""
     ledger = make(tmp_path, "30d", delta=exact(30 * SQUARES[0]) - 1e-9)  # so 29 in any 30 days
     chance = random.Random(0)
     answers: dict[int, float | None] = {}
     first = 0
-    while first < 400:
-        process = start("daily.py", ledger.path, first, 400)
+    while first < 200:
+        process = start("daily.py", ledger.path, first, 200)
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         until = first + chance.randint(20, 120)
@@ -179,8 +180,8 @@ def test_four_hundred_days_and_a_process_that_is_killed(tmp_path: Path) -> None:
     stored = {entry.database: entry.answer for entry in ledger.entries() if isinstance(entry, ReleaseEntry)}
     shown = [answer for answer in answers.values() if answer is not None]
     assert set(shown) <= set(stored.values())
-    released = [answers[number] is not None for number in range(400)]
-    for end in range(400):
+    released = [answers[number] is not None for number in range(200)]
+    for end in range(200):
         assert sum(released[max(0, end - 29) : end + 1]) <= 29
         if not released[end]:
             assert sum(released[max(0, end - 29) : end]) == 29

@@ -11,7 +11,7 @@ import empriv
 from empriv.measuring.given.calendar import calendar_terms, times_of
 from empriv.measuring.given.given_risk import GivenRisk, choose
 from empriv.measuring.given.iid_tests import iid_tests, same_within
-from empriv.measuring.given.reader_knowledge import as_said
+from empriv.measuring.given.reader_knowledge import parse_known
 from empriv.measuring.given.regression import (
     category_term,
     changing,
@@ -362,19 +362,19 @@ MIXED = [["nothing", "calendar"], ["own", "count(*)"], ["buckets:count(*)", "cal
 @pytest.mark.parametrize("wrong", [None, [], *MIXED, "buckets: "])
 def test_a_wrong_setting_is_refused(wrong):
     with pytest.raises(empriv.InputError, match="`known` must"):
-        as_said(wrong)
+        parse_known(wrong)
 
 
 def test_what_settings_say():
-    assert as_said("nothing").known is None
-    assert as_said("auto").known.only_auto
-    unordered = as_said("unordered")
+    assert parse_known("nothing").known is None
+    assert parse_known("auto").known.only_auto
+    unordered = parse_known("unordered")
     assert unordered.known.only_auto
     assert not unordered.ordered
-    assert as_said(["buckets:max(x)"]).known.g == "max(x)"
-    assert isinstance(as_said("own").known, empriv.OwnContribution)
-    assert as_said([1.0, 2.0]).known.quantities == ([1.0, 2.0],)
-    assert as_said(["auto", "count(*)"]).known.quantities == ("count(*)",)
+    assert parse_known(["buckets:max(x)"]).known.g == "max(x)"
+    assert isinstance(parse_known("own").known, empriv.OwnContribution)
+    assert parse_known([1.0, 2.0]).known.quantities == ([1.0, 2.0],)
+    assert parse_known(["auto", "count(*)"]).known.quantities == ("count(*)",)
     restored = empriv.Given.of_words(["previous:2"], ["calendar"])  # a column of that name is no word
     assert (restored.previous, restored.calendar, restored.quantities) == (2, False, ("calendar",))
 

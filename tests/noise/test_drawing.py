@@ -92,7 +92,7 @@ class Fit:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["laplace", "gaussian"])
-@pytest.mark.parametrize("scale", [0.7, 3.0, 40.0])
+@pytest.mark.parametrize("scale", [0.7, 40.0])
 def test_draws_fit_their_law_and_not_a_scale_a_tenth_off(kind: str, scale: float) -> None:
     law, wider = (Law.of(1.0, [(kind, 1.0, factor * scale)]) for factor in (1.0, 1.1))
     assert Fit(wider).misses(law) < FALSE_ALARM
@@ -101,6 +101,7 @@ def test_draws_fit_their_law_and_not_a_scale_a_tenth_off(kind: str, scale: float
     assert not Fit(wider).accepts(drawn)
 
 
+@pytest.mark.slow
 def test_mixtures_fit_their_law_and_not_other_weights() -> None:
     weights = [("point", 0.25, 0.0), ("laplace", 0.45, 1.0), ("gaussian", 0.2, 1.0), ("table", 0.1, 0.0, (1, 2, 1))]
     other = Law.of(G, weights)

@@ -6,8 +6,8 @@ import math
 from decimal import Decimal
 from typing import Any
 
+import mpmath as mp
 import numpy as np
-import oracle
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -34,9 +34,20 @@ DECIMALS = (0.01, 0.1, 0.05, 0.3, 2.5, 3.0, 1000.0, 1e-6)
 
 
 def test_probabilities_are_those_of_mpmath() -> None:
-    law = Law.of(0.25, [("point", 0.3, 0.0), ("laplace", 0.5, 1.7), ("gaussian", 0.2, 3.0)])
-    parts = tuple((part.kind, part.weight, part.scale) for part in law.parts)
-    assert law.pmf(np.arange(-300, 301)) == pytest.approx(oracle.noise_pmf(parts, 0.25, 300), rel=1e-12)
+    """Written as the definition says."""
+    parts = [("point", 0.3, 0.0), ("laplace", 0.5, 1.7), ("gaussian", 0.2, 3.0)]
+    law, reach = Law.of(0.25, parts), 300
+    with mp.workdps(40):
+        point, laplace, gaussian = (mp.mpf(part.weight) / mp.mpf(2) ** 64 for part in law.parts)
+        a, variance = mp.exp(-0.25 / mp.mpf(1.7)), mp.mpf(3 / 0.25) ** 2
+        total = sum(mp.exp(-k * k / (2 * variance)) for k in range(-2000, 2001))
+        wanted = [
+            (point if k == 0 else 0)
+            + laplace * (1 - a) / (1 + a) * a ** abs(k)
+            + gaussian * mp.exp(-k * k / (2 * variance)) / total
+            for k in range(-reach, reach + 1)
+        ]
+    assert law.pmf(np.arange(-reach, reach + 1)) == pytest.approx(np.array(wanted, float), rel=1e-12)
 
 
 def test_probabilities_sum_to_one_and_agree_with_each_other() -> None:

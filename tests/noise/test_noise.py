@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -129,12 +130,14 @@ def test_json_holds_no_results(risk: empriv.Risk) -> None:
     assert not any(str(value) in str(figures) for value in risk.results.q)
 
 
+@pytest.mark.slow
 def test_noise_for_more_publications_than_it_hides_is_refused(risk: empriv.Risk) -> None:
     noise = _noise(risk)
     with pytest.raises(CertificateError, match="for study"):
         replace(noise, times=noise.how_often().by_bound + 1).check_release()
 
 
+@pytest.mark.slow
 def test_noise_in_cents_keeps_its_promise_and_is_saved(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     q = np.round(rng.normal(100.0, 10.0, 60), 2)
@@ -152,6 +155,7 @@ def test_noise_in_cents_keeps_its_promise_and_is_saved(tmp_path: Path) -> None:
     assert bounded.law.parts[0].scale == pytest.approx(50.0 / 0.1, rel=1e-6)
 
 
+@cache
 def weekly(people: int = 8, n: int = 210) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Answers with a strong week, and what each person added."""
     rng = np.random.default_rng(5)
@@ -165,13 +169,20 @@ def results_of(days: np.ndarray, q: np.ndarray, added: np.ndarray) -> empriv.Res
     return empriv.Results.from_arrays(q, q - added, databases=days)
 
 
+@cache
+def weekly_audit() -> Any:
+    return empriv.audit(results_of(*weekly()), epsilon=1.0)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("several", [False, True])
 def test_what_the_audit_lets_pass_is_released_from_a_file_too(several: bool, tmp_path: Path) -> None:
     days, q, added = weekly()
-    results = results_of(days, q, added)
+    audit = weekly_audit()
     if several:
-        results = empriv.Results.stack({"a": results, "b": results_of(days, q[::-1].copy(), added[:, ::-1].copy())})
-    audit = empriv.audit(results, epsilon=1.0)
+        other = results_of(days, q[::-1].copy(), added[:, ::-1].copy())
+        audit = empriv.audit(empriv.Results.stack({"a": audit.results, "b": other}), epsilon=1.0)
+    results = audit.results
     assert audit.against is not None  # the week is known
     noise: Any = empriv.design_noise(audit, epsilon=1.0, delta=0.05, granularity=0.5)
     assert noise.given
@@ -189,6 +200,7 @@ def test_what_the_audit_lets_pass_is_released_from_a_file_too(several: bool, tmp
         plain.check_release()
 
 
+@pytest.mark.slow
 def test_digits_that_residuals_do_not_show_are_judged_beside_them(tmp_path: Path) -> None:
     """The others come in threes, one person alone or in twos: taking a weekly level out hides that from residuals."""
     rng, n = np.random.default_rng(9), 240
@@ -213,13 +225,15 @@ def test_digits_that_residuals_do_not_show_are_judged_beside_them(tmp_path: Path
     loaded.certified_for(audit).check_release()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("known", "times"), [("auto", 52), (("count", "previous"), 1)])
 def test_a_file_is_judged_for_the_readers_that_the_noise_is_for(known: Any, times: int, tmp_path: Path) -> None:
-    days, q, added = weekly()
-    count = np.random.default_rng(6).normal(50.0, 5.0, len(q))
-    asked = known if known == "auto" else (count, "previous")
-    audit = empriv.audit(results_of(days, q, added), epsilon=1.0, known=asked).repeated(times)
-    noise: Any = empriv.design_noise(audit, epsilon=1.0, delta=0.05, granularity=0.5)
+    audit = weekly_audit()
+    if known != "auto":
+        count = np.random.default_rng(6).normal(50.0, 5.0, audit.results.n_databases)
+        audit = empriv.audit(audit.results, epsilon=1.0, known=(count, "previous"))
+    audit = audit.repeated(times)
+    noise: Any = empriv.design_noise(audit, epsilon=1.0, delta=0.05, granularity=2.0)
     noise.save(tmp_path / "noise.empriv")
     again: Any = empriv.load(tmp_path / "noise.empriv")
     assert again.holds

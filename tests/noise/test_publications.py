@@ -16,6 +16,7 @@ from empriv.noise.law import Law
 from empriv.noise.publications import effects_with_noise, pair_of_noise, squares_alone
 
 G = 2.0**-7
+COARSE = 2.0**-4
 
 
 def normal_risk(n=365, shifts=(0.1, 0.3), seed=0):
@@ -45,7 +46,7 @@ def delta_after(kernel, move, times, epsilon):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("times", [1, 12, 365])
+@pytest.mark.parametrize("times", [1, 365])
 def test_noise_alone_composes_as_dp_accounting_says(times):
     pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution", reason="pip install dp-accounting")
     fine = {"value_discretization_interval": 1e-4, "use_connect_dots": True}
@@ -100,7 +101,7 @@ def test_constants_are_hidden_by_noise_alone():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "scale"), [("laplace", 0.5), ("laplace", 2.0), ("gaussian", 1.0), ("gaussian", 4.0)])
+@pytest.mark.parametrize(("kind", "scale"), [("laplace", 0.5), ("gaussian", 4.0)])
 def test_the_upper_figure_is_at_least_the_truth_and_near_it(kind, scale):
     law = Law.of(2.0**-10, [(kind, 1.0, scale)])
     truth = np.array([true_delta(shift, kind, scale, 365) for shift in (0.1, 0.3)])
@@ -112,16 +113,16 @@ def test_the_upper_figure_is_at_least_the_truth_and_near_it(kind, scale):
 
 @pytest.mark.slow
 def test_a_designed_law_holds_and_less_noise_does_not():
-    risk = normal_risk()
-    noise = empriv.design_noise(risk, epsilon=1.0, delta=0.05, granularity=G, times=52)
+    risk = normal_risk(n=150)
+    noise = empriv.design_noise(risk, epsilon=1.0, delta=0.05, granularity=COARSE, times=52)
     assert noise.times == 52
     assert noise.holds
     assert 0.045 < noise.achieved_delta() <= 0.05
-    less = Law.of(G, [("gaussian", 1.0, 0.97 * noise.scale)])
+    less = Law.of(COARSE, [("gaussian", 1.0, 0.97 * noise.scale)])
     assert not replace(noise, law=less).holds
     assert noise.how_often().by_bound >= 52
     assert noise.publications().upper_delta(2000) > 0.05
-    more = empriv.design_noise(risk, epsilon=1.0, delta=0.05, granularity=G, times=365)
+    more = empriv.design_noise(risk, epsilon=1.0, delta=0.05, granularity=COARSE, times=365)
     assert more.expected_error > noise.expected_error
     assert any("52 publications" in note for note in noise.notes)
 
@@ -132,16 +133,17 @@ def test_next_to_no_noise_is_designed_where_none_is_needed():
     assert noise.achieved_delta() <= 0.05
 
 
+@pytest.mark.slow
 def test_it_is_saved_with_its_publications_and_certified_again(tmp_path):
     risk = normal_risk(n=120)
-    noise = empriv.design_noise(risk, epsilon=1.0, delta=0.05, granularity=G, times=30)
+    noise = empriv.design_noise(risk, epsilon=1.0, delta=0.05, granularity=COARSE, times=30)
     noise.save(tmp_path / "noise.empriv")
     loaded = empriv.load(tmp_path / "noise.empriv")
     assert loaded.times == 30
     assert loaded.achieved_delta() == noise.achieved_delta()
     assert loaded.to_json()["times"] == 30
     loaded.check_release()
-    narrow = Law.of(G, [("gaussian", 1.0, 0.3 * noise.scale)])
+    narrow = Law.of(COARSE, [("gaussian", 1.0, 0.3 * noise.scale)])
     for altered in (replace(noise, times=300), replace(noise, law=narrow)):
         with pytest.raises(CertificateError):
             altered.check_release()
@@ -159,6 +161,7 @@ def test_outcomes_that_are_not_numbers_cannot_be_hidden():
         empriv.design_noise(risk, epsilon=1.0, delta=0.05, granularity=G, times=12)
 
 
+@pytest.mark.slow
 def test_how_often_is_the_last_number_within_the_target():
     risk = normal_risk(shifts=(0.05,))
     often = risk.how_often(epsilon=1.0, delta=0.05)
@@ -188,6 +191,7 @@ def test_how_often_at_its_ends():
             empriv.measure(q, [q]).how_often(**wrong)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("often", [1.0, 0.95])
 def test_a_pattern_is_not_smoothed_away(often, monkeypatch):
     """Somebody without whom answers would be odd, always or mostly: narrow noise tells it, and more so each time."""

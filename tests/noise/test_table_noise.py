@@ -59,6 +59,7 @@ def designed() -> tuple[Results, TableNoise]:
     return results, noise_for(results)
 
 
+@pytest.mark.slow
 def test_it_keeps_its_target_with_less_noise_than_hides_everybody_by_itself(
     designed: tuple[Results, TableNoise],
 ) -> None:
@@ -83,6 +84,7 @@ def test_it_keeps_its_target_with_less_noise_than_hides_everybody_by_itself(
     assert np.all(noise.achieved_delta_i() <= noise.achieved_delta() + 0.02)
 
 
+@pytest.mark.slow
 def test_it_is_judged_again_when_read_and_for_other_data(designed: tuple[Results, TableNoise], tmp_path: Path) -> None:
     results, noise = designed
     noise.save(tmp_path / "noise.empriv")
@@ -101,6 +103,7 @@ def test_it_is_judged_again_when_read_and_for_other_data(designed: tuple[Results
     assert not noise.hides_day(twice.on_databases(np.array([0])))
 
 
+@pytest.mark.slow
 def test_margins_add_up_again() -> None:
     n = 200
     inner = np.random.default_rng(4).poisson(40, (n, 4)).astype(float)
@@ -158,6 +161,7 @@ def test_one_database_one_person_and_nobody() -> None:
         assert (noise.expected_error["c0"] > 0) == bool(people[0])
 
 
+@pytest.mark.slow
 def test_wrong_input_is_refused(designed: tuple[Results, TableNoise]) -> None:
     risk = designed[1].risk
     for wrong, match in (

@@ -26,6 +26,11 @@ def frame() -> pd.DataFrame:
     )
 
 
+@pytest.fixture(scope="module")
+def data(frame: pd.DataFrame) -> empriv.Databases:
+    return empriv.databases(frame, database="day", individual="who", unidentified="keep")
+
+
 def by_hand(frame: pd.DataFrame, query: str, at: float) -> dict[tuple[int, str | None], float]:
     """The capped answer of each day, with everyone (None) and without each person, rows of nobody uncapped."""
     out = {}
@@ -42,9 +47,9 @@ def by_hand(frame: pd.DataFrame, query: str, at: float) -> dict[tuple[int, str |
     return out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("query", "at"), [("sum(amount)", 30.0), ("count(*)", 4.0), ("avg(amount)", 25.5)])
-def test_people_are_capped_as_by_hand(frame: pd.DataFrame, query: str, at: float) -> None:
-    data = empriv.databases(frame, database="day", individual="who", unidentified="keep")
+def test_people_are_capped_as_by_hand(data: empriv.Databases, frame: pd.DataFrame, query: str, at: float) -> None:
     results = protocols.cap_people(query, at=at).collect(data)
     wanted = by_hand(frame, query, at)
     for place, label in enumerate(results.databases.tolist()):
@@ -58,8 +63,7 @@ def test_people_are_capped_as_by_hand(frame: pd.DataFrame, query: str, at: float
 
 
 @pytest.mark.parametrize("query", ["sum(amount)", "count(*)", "sum(amount) FILTER (WHERE amount > 0)"])
-def test_nobody_moves_a_capped_sum_or_count_by_more(frame: pd.DataFrame, query: str) -> None:
-    data = empriv.databases(frame, database="day", individual="who", unidentified="keep")
+def test_nobody_moves_a_capped_sum_or_count_by_more(data: empriv.Databases, query: str) -> None:
     protocol = protocols.cap_people(query, at=3)
     results, plain = protocol.collect(data), empriv.collect(data, query)
     assert protocol.reach == 3.0
@@ -71,9 +75,9 @@ def test_nobody_moves_a_capped_sum_or_count_by_more(frame: pd.DataFrame, query: 
     np.testing.assert_allclose(Contributions.of(plain).capped(3.0).entry_q, results.entry_q)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", ["avg(amount)", "SELECT avg(amount) FILTER (WHERE amount > 0) AS a FROM data"])
-def test_capped_averages_follow_from_sums_and_numbers_of_rows(frame: pd.DataFrame, query: str) -> None:
-    data = empriv.databases(frame, database="day", individual="who", unidentified="keep")
+def test_capped_averages_follow_from_sums_and_numbers_of_rows(data: empriv.Databases, query: str) -> None:
     text = sum_and_rows(query)
     assert text is not None
     people = Contributions.of(empriv.collect(data, query), empriv.collect(data, text))
@@ -94,8 +98,7 @@ def test_averages_and_what_follows_declare_no_reach() -> None:
     "query",
     ["max(amount)", "count(DISTINCT who)", "SELECT who, sum(amount) FROM data GROUP BY who", "median(amount)"],
 )
-def test_what_cannot_be_capped_is_refused(frame: pd.DataFrame, query: str) -> None:
-    data = empriv.databases(frame, database="day", individual="who", unidentified="keep")
+def test_what_cannot_be_capped_is_refused(data: empriv.Databases, query: str) -> None:
     with pytest.raises(QueryError, match="capped"):
         protocols.cap_people(query, at=3).collect(data)
     with pytest.raises(InputError, match="at"):

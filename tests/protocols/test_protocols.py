@@ -12,14 +12,11 @@ import opendp.prelude as dp
 import pandas as pd
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy import stats
 
 import empriv
 from empriv import protocols
 from empriv.judge.noise_kernels import classical
-from empriv.measuring.series.composition import gaussian_delta
 from empriv.results import Outcome, Results
 
 RAW = "SELECT sum(amount) FROM data"
@@ -80,18 +77,11 @@ def gaussian_scale(sensitivity: float, epsilon: float, delta: float) -> float:
     return classical(epsilon, delta, sensitivity, "gaussian").scale
 
 
-@given(st.floats(0.05, 8), st.floats(1e-10, 0.3), st.floats(0.01, 1e4))
-def test_the_gaussian_scale_is_the_least_that_suffices(epsilon: float, delta: float, sensitivity: float) -> None:
-    sigma = gaussian_scale(sensitivity, epsilon, delta)
-    assert gaussian_delta(sensitivity / sigma, epsilon) <= delta
-    assert gaussian_delta(sensitivity / (0.999 * sigma), epsilon) > delta
-
-
 @pytest.mark.parametrize(
     ("epsilon", "delta"),
-    [(1e-6, 1e-12), (1e-3, 1e-9), (0.1, 1e-5), (0.1, 1e-300), (3.0, 1e-15), (50.0, 0.5), (0.01, 0.9)],
+    [(1e-6, 1e-12), (1e-3, 1e-9), (0.1, 1e-5), (0.1, 1e-300), (0.7, 0.03), (3.0, 1e-15), (50.0, 0.5), (0.01, 0.9)],
 )
-def test_the_gaussian_scale_is_not_too_small_by_rounding(epsilon: float, delta: float) -> None:
+def test_the_gaussian_scale_is_the_least_that_suffices(epsilon: float, delta: float) -> None:
     with mpmath.workdps(60):
         for factor in (1.0, 1 - 1e-6):
             s = mpmath.mpf(gaussian_scale(1.0, epsilon, delta)) * factor
@@ -136,14 +126,15 @@ def test_measured_delta_is_that_of_the_closed_form(law: str) -> None:
         accountant = pld.from_laplace_mechanism(100.0, sensitivity=100.0)
     else:
         accountant = pld.from_gaussian_mechanism(gaussian_scale(100, 1.0, 0.05), sensitivity=100.0)
+    # stated at a quarter of what it is, the noise is a quarter of what it must be
+    rows = fixed()
+    found, wrong = (empriv.measure(protocol(stated).collect(rows, draws=1, rng=2)) for stated in (100.0, 25.0))
     for epsilon in (0.0, 0.5):
         truth = accountant.get_delta_for_epsilon(epsilon)
-        right = empriv.measure(protocol(100.0).collect(fixed(), draws=1, rng=2)).bounds(epsilon)
+        right = found.bounds(epsilon)
         assert right.lower <= truth <= right.upper
         assert right.estimate == pytest.approx(truth, abs=0.05)
-        # stated at a quarter of what it is, the noise is a quarter of what it must be
-        wrong = empriv.measure(protocol(25.0).collect(fixed(), draws=1, rng=2)).bounds(epsilon)
-        assert wrong.lower > truth
+        assert wrong.bounds(epsilon).lower > truth
 
 
 @pytest.mark.slow
@@ -169,6 +160,7 @@ def test_noise_designed_for_several_numbers(data: empriv.Databases) -> None:
         protocols.noised("SELECT sum(amount) AS s, count(*) AS m FROM data", noise).collect(data, draws=3)
 
 
+@pytest.mark.slow
 def test_passed(data: empriv.Databases, raw: Results) -> None:
     doubled = protocols.passed(RAW, lambda answer: 2 * answer).collect(data)
     np.testing.assert_array_equal(doubled.q, 2 * raw.q)
@@ -188,6 +180,7 @@ def test_whether_a_function_is_random_is_seen_or_said() -> None:
     assert not protocols.plain(lambda rows, rng: len(rows) + rng, randomised=False).randomised
 
 
+@pytest.mark.slow
 def test_a_randomised_query_draws_anew_in_every_draw(data: empriv.Databases) -> None:
     alone = protocols.plain(lambda rows, rng: 0.0 * len(rows["amount"]) + rng.normal())
     found = alone.collect(data, draws=3, jobs=1)
@@ -195,6 +188,7 @@ def test_a_randomised_query_draws_anew_in_every_draw(data: empriv.Databases) -> 
     assert len(np.unique(found.q)) == 120
 
 
+@pytest.mark.slow
 def test_what_a_function_may_give(data: empriv.Databases, raw: Results) -> None:
     middle = float(np.median(raw.q))
 
