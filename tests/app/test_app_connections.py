@@ -15,6 +15,8 @@ import pytest
 from app.conftest import PATIENCE, RunningDesk, as_upload, running
 from empriv.app import server
 
+pytestmark = pytest.mark.slow
+
 HEAD = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: "
 BODY = b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100000\r\n\r\n"
 ASKED = b"GET /none HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
