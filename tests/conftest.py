@@ -88,7 +88,7 @@ def _verified_where_that_is_tested() -> Iterator[None]:
 
 # Tests in which a command's queries run in a process of their own, as for a user; starting one takes half a second.
 SANDBOXED = (
-    "tests/security", "tests/fuzz", "tests/test_docs.py", "tests/test_packaging.py", "tests/cli/test_cli.py",
+    "tests/security", "tests/fuzz", "tests/test_docs.py", "tests/test_packaging.py",
     "tests/first_hours/test_front_door.py", "tests/first_hours/test_new_user.py", "tests/app/test_app_decision.py",
 )  # fmt: skip
 

@@ -47,6 +47,17 @@ class Answer:
         return unescape(match[1]) if match else ""
 
 
+def as_upload(page: Answer, name: str, content: bytes) -> tuple[bytes, str]:
+    """What a browser sends when the form of a page uploads a file, and its type."""
+    edge = secrets.token_hex(8)
+    fields = {"way": "upload", "mark": page.field("mark"), "seen": page.field("seen")}
+    parts = [
+        f'--{edge}\r\nContent-Disposition: form-data; name="{key}"\r\n\r\n{value}\r\n' for key, value in fields.items()
+    ]
+    parts.append(f'--{edge}\r\nContent-Disposition: form-data; name="upload"; filename="{name}"\r\n\r\n')
+    return "".join(parts).encode() + content + f"\r\n--{edge}--\r\n".encode(), f"multipart/form-data; boundary={edge}"
+
+
 @dataclass
 class Visitor:
     """Speaks HTTP with a desk, as a browser would: keeps cookies, follows redirects after a form.
@@ -95,17 +106,8 @@ class Visitor:
 
     def upload(self, path: str, name: str, content: bytes) -> Answer:
         """Upload a file on the page of data."""
-        shown = self.get(path)
-        edge = secrets.token_hex(8)
-        parts = [
-            f'--{edge}\r\nContent-Disposition: form-data; name="{key}"\r\n\r\n{value}\r\n'.encode()
-            for key, value in {"way": "upload", "mark": shown.field("mark"), "seen": shown.field("seen")}.items()
-        ]
-        parts.append(f'--{edge}\r\nContent-Disposition: form-data; name="upload"; filename="{name}"\r\n\r\n'.encode())
-        body = b"".join([*parts, content, f"\r\n--{edge}--\r\n".encode()])
-        headers = {
-            "Content-Type": f"multipart/form-data; boundary={edge}", "Origin": f"http://127.0.0.1:{self.port}",
-        }  # fmt: skip
+        body, kind = as_upload(self.get(path), name, content)
+        headers = {"Content-Type": kind, "Origin": f"http://127.0.0.1:{self.port}"}
         answer = self.ask("POST", path, body, headers)
         return self.get(answer.headers["location"]) if answer.status == 303 else answer
 

@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from app.conftest import PATIENCE, RunningDesk, running
+from app.conftest import PATIENCE, RunningDesk, as_upload, running
 from empriv.app import server
+
+pytestmark = pytest.mark.slow
 
 HEAD = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: "
 BODY = b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100000\r\n\r\n"
@@ -87,19 +89,12 @@ def test_an_upload_that_takes_longer_than_a_request_arrives(
 ) -> None:
     monkeypatch.setattr(server, "BYTES_A_SECOND", 1_000)
     visitor = quick.visitor()
-    mark = visitor.get("/new")
-    edge, content = "edge", b"day,who,x\n" + b"1,2,3\n" * 20_000
-    fields = {"way": "upload", "mark": mark.field("mark"), "seen": mark.field("seen")}
-    body = b"".join(
-        f'--{edge}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'.encode()
-        for name, value in fields.items()
-    )
-    body += f'--{edge}\r\nContent-Disposition: form-data; name="upload"; filename="a.csv"\r\n\r\n'.encode()
-    body += content + f"\r\n--{edge}--\r\n".encode()
+    content = b"day,who,x\n" + b"1,2,3\n" * 20_000
+    body, kind = as_upload(visitor.get("/new"), "a.csv", content)
     cookie = "; ".join(f"{name}={value}" for name, value in visitor.cookies.items())
     head = (
         f"POST {visitor.root}/new HTTP/1.1\r\nHost: 127.0.0.1:{quick.port}\r\nCookie: {cookie}\r\n"
-        f"Origin: http://127.0.0.1:{quick.port}\r\nContent-Type: multipart/form-data; boundary={edge}\r\n"
+        f"Origin: http://127.0.0.1:{quick.port}\r\nContent-Type: {kind}\r\n"
         f"Content-Length: {len(body)}\r\n\r\n"
     )
     with opened(quick) as steady:

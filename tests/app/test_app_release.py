@@ -172,6 +172,7 @@ def test_a_section_for_an_impact_assessment_is_written(visitor: Visitor) -> None
     assert "Linkability" in section
 
 
+@pytest.mark.slow
 def test_an_audit_that_somebody_saved_without_a_page_can_have_one(released: Folder, visitor: Visitor) -> None:
     (released.path / "bare.empriv").write_bytes((released.path / "shop.empriv").read_bytes())
     page = visitor.get("/audits/bare/decision").text
@@ -210,6 +211,7 @@ def test_limits_are_those_of_the_promise() -> None:
     assert "--delta=0.5" in noise_arguments("shop", SETTINGS, 0.25)
 
 
+@pytest.mark.slow
 def test_what_a_checker_refused_is_not_released_until_it_is_approved(released: Folder, visitor: Visitor) -> None:
     said = {"checker": "R. Voss", "role": "data protection", "reason": "<b>too few days</b>", "outcome": "refused"}
     offer = visitor.get("/audits/shop/decision").field("offered")
@@ -233,6 +235,7 @@ def test_what_a_checker_refused_is_not_released_until_it_is_approved(released: F
     (released.path / "shop.review.json").unlink()
 
 
+@pytest.mark.slow
 def test_the_ledger_keeps_the_last_review_of_what_is_released(
     released: Folder, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -264,6 +267,7 @@ def test_the_ledger_keeps_the_last_review_of_what_is_released(
     (released.path / "checked.ledger").unlink()
 
 
+@pytest.mark.slow
 def test_each_promise_has_a_ledger_of_its_own(tmp_path: Path) -> None:
     audit = audited(tmp_path, "strict")
     Folder.opened(tmp_path).write("strict", replace(SETTINGS, target=("delta <= 0.001 at 0.1",)))

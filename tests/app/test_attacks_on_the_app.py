@@ -10,7 +10,6 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
 import pytest
 
@@ -54,12 +53,7 @@ def hostile(desk: RunningDesk) -> Iterator[Path]:
 
 
 def sent(visitor: Visitor, path: str, fields: Any) -> Answer:
-    mark = visitor.get("/new").field("mark")
-    given = list(fields.items()) if isinstance(fields, dict) else list(fields)
-    headers = {
-        "Content-Type": "application/x-www-form-urlencoded", "Origin": f"http://127.0.0.1:{visitor.port}",
-    }  # fmt: skip
-    return visitor.ask("POST", path, urlencode([*given, ("mark", mark)]), headers)
+    return visitor.post(path, fields, page="/new", follow=False)
 
 
 class TestSettingsOfSomebodyElse:

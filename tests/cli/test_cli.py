@@ -12,7 +12,6 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,22 +20,22 @@ import duckdb
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 import empriv
+from cli.conftest import Run
 from empriv.cli.main import main
 from empriv.collecting import explain
 from empriv.measuring.densities.kernels import KERNELS
 
 DOCS = Path(__file__).parents[2] / "docs"
 IDS = [f"[red]secret{k}\x1b[31m:smile:" for k in range(6)]
-Run = Callable[..., Result]
 
 
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs a command in a folder that holds sales.csv and two days of it."""
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """sales.csv, and its first days."""
+    folder = tmp_path_factory.mktemp("sales")
     rng = np.random.default_rng(5)
     table = pd.DataFrame(
         {
@@ -46,16 +45,10 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
             "region": ["north", "south", "east"] * 90,
         }
     )
-    table.to_csv("sales.csv", index=False)
+    table.to_csv(folder / "sales.csv", index=False)
     for day in range(5):
-        table[table.day == day].to_csv(f"day{day}.csv", index=False)
-
-    def invoke(*arguments: str, code: int = 0) -> Result:
-        result = CliRunner().invoke(main, list(arguments), env={"COLUMNS": "100"})
-        assert result.exit_code == code, result.output
-        return result
-
-    return invoke
+        table[table.day == day].to_csv(folder / f"day{day}.csv", index=False)
+    return folder
 
 
 AUDIT = ("audit", "sales.csv", "--database", "day", "--individual", "client", "--query", "avg(amount)")
@@ -103,6 +96,7 @@ class TestSummary:
             assert row[3:] == [str(figure.n_exposed), "of", "6"]
         assert "delta is 0 from epsilon" in flat
 
+    @pytest.mark.slow
     def test_nobody_is_named_unless_asked_for(self, run: Run) -> None:
         result = run(*AUDIT)
         assert "secret" not in result.output
@@ -117,6 +111,7 @@ class TestSummary:
             assert f"[red]secret{k}\\x1b[31m:smile:" in shown
         assert "\x1b" not in shown
 
+    @pytest.mark.slow
     def test_times_gives_the_figures_of_so_many_publications(self, run: Run) -> None:
         written = ("--json", "year.json", "--save", "year.empriv")
         shown = run(*AUDIT, "--epsilon", "1", "--times", "365", "--verbose", *written).stdout
@@ -130,6 +125,7 @@ class TestSummary:
         assert "After" not in run("show", "year.empriv", "--times", "1", "-v").stdout
         assert "--times" in run(*AUDIT, "--times", "0", code=2).output
 
+    @pytest.mark.slow
     def test_top_bounds_the_list(self, run: Run) -> None:
         assert len(re.findall(r"^[0-9a-f]{8}\b", run(*AUDIT, "--top", "2").stdout, re.MULTILINE)) == 2
         assert "Moved the answer furthest" not in run(*AUDIT, "--top", "0").stdout
@@ -197,7 +193,7 @@ class TestSources:
                 assert a == pytest.approx(b, rel=1e-9)
 
     def test_a_long_sql_text_is_not_mistaken_for_a_path(self, run: Run) -> None:
-        text = "SELECT * FROM s WHERE day >= 0" + " AND day >= 0" * 100
+        text = "SELECT * FROM s WHERE day >= 0" + " AND day >= 0" * 30
         run("audit", text, "--table", "s=sales.csv", *AUDIT[2:], "--json", "a.json", "--quiet")
         assert Path("a.json").exists()
 
@@ -219,6 +215,7 @@ class TestSources:
         assert "`individual` must not be NULL" in run("audit", "gaps.csv", *AUDIT[2:], code=1).stderr
         run("audit", "gaps.csv", *AUDIT[2:], "--unidentified", "keep")
 
+    @pytest.mark.slow
     def test_a_query_ends_in_time(self, run: Run) -> None:
         endless = "SELECT sum(sin(amount * i)) FROM data, range(10000000000) AS c(i)"
         asked = [*AUDIT[: AUDIT.index("--query")], "--query", endless]
@@ -232,6 +229,7 @@ class TestSources:
         for wrong in ("0", "-1", "soon", "nan", "inf", "1e300"):
             assert "must be a number of seconds above 0" in run(*AUDIT, "--timeout", wrong, code=2).stderr
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("deep", ["(" * 3000 + "day" + ")" * 3000, "NOT " * 3000 + "day", "day" + " + day" * 3000])
     def test_what_is_nested_without_end_is_a_sentence(self, run: Run, deep: str) -> None:
         for option in ("--database", "--query", "--known", "--individual"):

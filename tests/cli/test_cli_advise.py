@@ -48,6 +48,7 @@ def advised(folder: Path) -> tuple[Result, dict[str, Any]]:
     return result, json.loads((folder / "advice.json").read_text())
 
 
+@pytest.mark.slow
 def test_the_rows_are_printed_best_first_with_the_command_of_each(advised: tuple[Result, dict[str, Any]]) -> None:
     result, figures = advised
     assert result.exit_code == 0, result.output
@@ -63,6 +64,7 @@ def test_the_rows_are_printed_best_first_with_the_command_of_each(advised: tuple
     assert max(widths) <= 80
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_file(
     folder: Path, advised: tuple[Result, dict[str, Any]], monkeypatch: Any
 ) -> None:

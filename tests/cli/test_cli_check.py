@@ -6,41 +6,32 @@ import json
 import re
 import shlex
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner, Result
 
+from cli.conftest import Run
 from empriv.cli.check import as_markdown
-from empriv.cli.main import main
 
-Run = Callable[..., Result]
 NASTY = 'a | <img src=x onerror=alert(1)> `b`\n"c"'
 
 
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs a command in a folder that holds sales.csv, of 60 days, and people.csv, of one."""
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """sales.csv, of 60 days, and people.csv, of one."""
+    folder = tmp_path_factory.mktemp("sales")
     rng = np.random.default_rng(3)
     days = pd.date_range("2026-01-01", periods=60)
     sales = pd.DataFrame(
         {"day": np.repeat(days, 40), "client_id": np.tile(np.arange(40), 60), "amount": rng.gamma(4, 5, 2400).round(2)}
     )
-    sales[rng.random(2400) < 0.7].to_csv("sales.csv", index=False)
+    sales[rng.random(2400) < 0.7].to_csv(folder / "sales.csv", index=False)
     pd.DataFrame({"member": [f"m{k}" for k in range(300)], "fee": rng.gamma(4, 5, 300)}).to_csv(
-        "people.csv", index=False
+        folder / "people.csv", index=False
     )
-
-    def invoke(*arguments: str, code: int = 0) -> Result:
-        result = CliRunner().invoke(main, list(arguments), env={"COLUMNS": "100"})
-        assert result.exit_code == code, result.output
-        return result
-
-    return invoke
+    return folder
 
 
 def promise(target: str, **more: str) -> None:
@@ -49,6 +40,7 @@ def promise(target: str, **more: str) -> None:
     path.write_text(text + "".join(f"{key} = {value}\n" for key, value in more.items()))
 
 
+@pytest.mark.slow
 def test_from_data_to_a_gate(run: Run) -> None:
     run("init", "sales.csv")
     settings = tomllib.loads(Path("audit.toml").read_text())
@@ -73,6 +65,7 @@ def test_without_days_samples_are_drawn(run: Run) -> None:
     run("check", "people.toml", "--dry-run")
 
 
+@pytest.mark.slow
 def test_what_a_check_writes(run: Run) -> None:
     run("init", "sales.csv")
     promise("delta <= 0.9 at 0.1", json='"figures.json"', save='"a.empriv"')
@@ -140,6 +133,7 @@ def test_markdown_stays_text() -> None:
     assert text.startswith("### ❌ ")
 
 
+@pytest.mark.slow
 def test_the_example_of_a_job_runs(run: Run) -> None:
     run("init", "sales.csv")
     promise("delta <= 0.9 at 0.1")

@@ -4,36 +4,26 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import click
 import pytest
-from click.testing import CliRunner, Result
 
+from cli.conftest import Run
 from empriv.cli.ledger import ledger as group
-from empriv.cli.main import Commands
 from empriv.cli.release import read_review
 from empriv.errors import InputError
 from empriv.ledger import Figures, Joint, Ledger, Policy, Release, Review, identity_of
 
 DOCS = Path(__file__).parents[2] / "docs"
-Run = Callable[..., Result]
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.chdir(tmp_path)
-    program = Commands("empriv")
-    program.add_command(group)
-
-    def invoke(*arguments: str, code: int = 0) -> Result:
-        result = CliRunner().invoke(program, ["ledger", *arguments])
-        assert result.exit_code == code, result.output
-        return result
-
-    return invoke
+def run(run: Run) -> Run:
+    """Runs a command of `empriv ledger`."""
+    return partial(run, "ledger")
 
 
 SAID = {"outcome": "approved", "checker": "A. Checker", "role": "officer", "reason": "fine", "time": "2026-11-18T09:30"}

@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 import empriv
-from empriv.cli.main import main
+from cli.conftest import Run
 from empriv.cli.options import split_at_commas
 
 pytestmark = pytest.mark.slow
 
-Run = Callable[..., Result]
 SOURCE = ("sales.csv", "--database", "day", "--individual", "client")
 QUIET = ("--epsilon", "1", "--quiet")
 
 
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs a command in a folder that holds sales.csv."""
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """sales.csv."""
+    folder = tmp_path_factory.mktemp("sales")
     rng = np.random.default_rng(5)
     table = pd.DataFrame(
         {
@@ -34,14 +32,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
             "amount": rng.lognormal(1, 0.6, 360).round(2),
         }
     )
-    table[rng.random(360) < 0.9].to_csv("sales.csv", index=False)
-
-    def invoke(*arguments: str, code: int = 0, text: str | None = None) -> Result:
-        result = CliRunner().invoke(main, list(arguments), env={"COLUMNS": "100"}, input=text)
-        assert result.exit_code == code, result.output
-        return result
-
-    return invoke
+    table[rng.random(360) < 0.9].to_csv(folder / "sales.csv", index=False)
+    return folder
 
 
 def test_several_queries_are_audited_together(run: Run) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ def results(
     return empriv.Results.from_arrays(q, without, individuals=individuals, databases=databases)
 
 
+@cache
 def extreme(name: str) -> empriv.Audit:
     """An audit at the edge of what there is."""
     rng = np.random.default_rng(1)

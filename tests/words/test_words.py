@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -62,30 +61,30 @@ def banned_in(text: str) -> set[str]:
     return {found[1].lower() for found in _PATTERN.finditer(re.sub(r"\s+", " ", text))}
 
 
-def what_is_read(path: Path) -> Iterator[str]:
+def what_is_read(path: Path) -> list[str]:
     """The text of a file that reaches people: of Python its strings, of anything else all."""
     text = path.read_text(encoding="utf-8")
     if path.suffix != ".py":
-        yield text
-        return
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield node.value
+        return [text]
+    nodes = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant))
+    return [node.value for node in nodes if isinstance(node.value, str)]
 
 
-def files() -> list[Path]:
-    """Sources, templates, scripts of pages, and documents."""
+@pytest.fixture(scope="module")
+def read() -> dict[Path, list[str]]:
+    """What is read of sources, templates, scripts of pages, and documents."""
     shown = [path for ending in ("py", "html", "js") for path in SOURCES.rglob(f"*.{ending}")]
     beside = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "examples/README.md")]
     pages = [*beside, *DOCS.glob("*.md"), *DOCS.glob("reference/*.md"), DOCS / "tour.ipynb"]
-    return sorted({*shown, *pages})
+    return {path: what_is_read(path) for path in sorted({*shown, *pages})}
 
 
-def test_nobody_says_a_banned_word() -> None:
+@pytest.mark.slow
+def test_nobody_says_a_banned_word(read: dict[Path, list[str]]) -> None:
     found = {}
-    for path in files():
+    for path, texts in read.items():
         name = str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else path.name
-        words = {word for text in what_is_read(path) for word in banned_in(text)} - {*QUOTED.get(name, ())}
+        words = {word for text in texts for word in banned_in(text)} - {*QUOTED.get(name, ())}
         if words:
             found[name] = words
     assert found == {}
@@ -99,16 +98,19 @@ def test_a_banned_word_is_noticed(word: str, tmp_path: Path) -> None:
     for path in (page, module):
         assert {found for text in what_is_read(path) for found in banned_in(text)} == {word}
     module.write_text(f"# an {word} in a comment\n")
-    assert not list(what_is_read(module))
+    assert not what_is_read(module)
 
 
-def test_the_glossary_has_twelve_words_and_they_are_used() -> None:
+@pytest.mark.slow
+def test_the_glossary_has_twelve_words_and_they_are_used(read: dict[Path, list[str]]) -> None:
     glossary = GLOSSARY.read_text(encoding="utf-8").partition("## Twelve words")[2]
     words = re.findall(r"^\| ([a-z ]+) \|", glossary, re.MULTILINE)[1:]
     assert words == list(INSTEAD)
     assert len(words) == 12
-    said = " ".join(text for path in SOURCES.rglob("*.py") for text in what_is_read(path)).lower()
-    pages = " ".join(path.read_text(encoding="utf-8") for path in DOCS.glob("*.md") if path != GLOSSARY).lower()
+    said = " ".join(text for path, texts in read.items() if path.suffix == ".py" for text in texts).lower()
+    pages = " ".join(
+        texts[0] for path, texts in read.items() if path.parent == DOCS and path.suffix == ".md" and path != GLOSSARY
+    ).lower()
     for word in words:
         assert word in said, word
         assert word in pages, word
