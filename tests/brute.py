@@ -80,3 +80,22 @@ def _expected(found: list[tuple[Any, ...]], components: Sequence[str] | None, *,
     assert components is not None
     by_key = {str(key): value for key, value in found}
     return [by_key.get(component) for component in components]
+
+
+def check_same(found: Results, expected: Results, *, rtol: float = 1e-9) -> None:
+    """Entry for entry."""
+    assert found.components == expected.components
+    for name in ("databases", "individuals", "outcomes", "starts", "entry_database", "entry_outcomes"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), err_msg=name)
+    for name in ("q", "entry_q"):
+        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=rtol, err_msg=name)
+
+
+def check_same_without_each(found: Results, expected: Results, *, rtol: float = 1e-9) -> None:
+    """The same without each individual, who need no entry where they change nothing."""
+    assert found.individuals.tolist() == expected.individuals.tolist()
+    assert found.components == expected.components
+    np.testing.assert_array_equal(found.outcomes, expected.outcomes)
+    np.testing.assert_allclose(found.q, expected.q, rtol=rtol)
+    for who in found.individuals:
+        np.testing.assert_allclose(found.without(who), expected.without(who), rtol=rtol, err_msg=str(who))

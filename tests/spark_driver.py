@@ -73,7 +73,7 @@ def cluster(directory: Path) -> dict[str, Any]:
     try:
         empriv.collect(data, lasting, engine=empriv.SparkEngine(spark))
     except KeyboardInterrupt:
-        answer |= {"interrupted": True, "left": leftovers(spark)}
+        answer |= {"interrupted": True, "left": leftovers(spark), "counted": spark.range(5).count()}
     spark.stop()
     return answer
 
@@ -83,7 +83,7 @@ def connect(directory: Path) -> dict[str, Any]:
     os.environ["SPARK_LOCAL_DIRS"] = str(directory / "local")
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.remote("local[2]")
+    builder = SparkSession.builder.remote("local[1]")
     own = {"spark.sql.warehouse.dir": str(directory / "warehouse"), "spark.driver.extraJavaOptions": JVM}
     for name, value in {**SETTINGS, **own}.items():
         builder = builder.config(name, value)

@@ -33,6 +33,7 @@ SETTINGS = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
+    "spark.sql.constraintPropagation.enabled": "false",
     "spark.sql.ansi.enabled": "true",
     "spark.executorEnv.OMP_NUM_THREADS": "1",
     "spark.executor.extraJavaOptions": JVM,

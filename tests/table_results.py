@@ -1,4 +1,4 @@
-"""Results of tables that tests make from cells and what people change in them."""
+"""Results that tests make from few entries, and from cells of tables and what people change in them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,22 @@ Person = tuple[Any, FloatArray]  # databases (m,), and what the person adds to t
 def gaussian_delta(size: float, epsilon: float = 0.1) -> float:
     """Closed form for two normal laws so many standard deviations apart (Balle and Wang)."""
     return gaussian_shift(size, 1.0, epsilon)
+
+
+def people(rng: np.random.Generator, n: int, count: int, size: float) -> tuple[FloatArray, FloatArray]:
+    """A sum over many, and without each of some: contributions lognormal."""
+    q = rng.normal(size=n)
+    return q, q - size * rng.lognormal(0, 0.3, (count, n))
+
+
+def of_entries(q: FloatArray, at: Any, entry_q: FloatArray, starts: Any = None, **others: Any) -> Results:
+    """Results of numbers, with entries in these databases; of one person where no ``starts`` are given."""
+    starts = np.array([0, len(at)]) if starts is None else np.asarray(starts, np.int64)
+    fields: dict[str, Any] = {
+        "outcomes": np.zeros(q.shape, np.int8), "databases": np.arange(len(q)),
+        "individuals": np.arange(len(starts) - 1), "entry_outcomes": np.zeros(np.shape(entry_q), np.int8),
+    }  # fmt: skip
+    return Results(q=q, starts=starts, entry_database=np.asarray(at, np.int32), entry_q=entry_q, **{**fields, **others})
 
 
 def table(

@@ -67,6 +67,7 @@ def test_a_page_that_is_wrong_is_noticed(lie: str, names: dict[str, Any]) -> Non
         run_page(LIES[lie], names)
 
 
+@pytest.mark.slow
 def test_output_on_a_page_is_put_right(names: dict[str, Any]) -> None:
     page = f"{FENCE}pycon\n>>> print('a\\nb\\nc')\na\n...\nd\n>>> 1 + 1\n2\n{FENCE}\n"
     assert rewrite_page(page, names) == page.replace("\nd\n", "\nc\n")
@@ -158,6 +159,8 @@ def test_the_reference_lists_every_public_name_once() -> None:
 
 # The method page: from the paper to the code.
 METHOD = DOCS / "method.md"
+# The attack model: every attack and the test that tries it.
+ATTACKS = DOCS / "limits.md"
 _FILES = re.compile(r"\b(?:benchmarks|docs|examples|scripts|tests)/(?:\w+/)*\w+\.(?:py|txt|yml)\b")
 
 
@@ -171,11 +174,14 @@ def test_every_function_named_by_the_method_page_exists() -> None:
 
 
 @pytest.mark.slow
-def test_every_test_named_by_the_method_page_exists() -> None:
-    found = re.findall(r"`((?:\w+/)*test_\w+)\.py::(\w+)`", METHOD.read_text())
-    assert len(found) > 30
+@pytest.mark.parametrize(("page", "least"), [(METHOD, 30), (ATTACKS, 40)], ids=["method", "limits"])
+def test_every_test_named_by_a_page_exists(page: Path, least: int) -> None:
+    """The attack model names files of tests/security without their folder."""
+    found = re.findall(r"`((?:\w+/)*test_\w+\.py)::(\w+)`", page.read_text())
+    assert len(found) > least
     for path, name in found:
-        assert name in _tests_of(ROOT / "tests" / f"{path}.py"), (path, name)
+        folder = ROOT / "tests" / ("security" if page == ATTACKS and "/" not in path else "")
+        assert name in _tests_of(folder / path), (path, name)
     assert "test_nothing" not in _tests_of(Path(__file__))
 
 
@@ -250,17 +256,6 @@ def _defined_in(path: Path) -> set[str]:
             case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
                 names.add(name)
     return names
-
-
-# The attack model: every attack and the test that tries it.
-ATTACKS = DOCS / "limits.md"
-
-
-def test_every_test_named_by_the_attack_model_exists() -> None:
-    named = re.findall(r"`((?:\w+/)?test_\w+\.py)::(\w+)`", ATTACKS.read_text())
-    assert len(named) > 40
-    for path, name in named:
-        assert name in _tests_of(ROOT / "tests" / (path if "/" in path else f"security/{path}")), (path, name)
 
 
 def test_every_attack_names_its_tests() -> None:

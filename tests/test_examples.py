@@ -66,6 +66,7 @@ def test_retail(run, tmp_path):
     assert said.splitlines()[2].split()[-1] != "pass"  # takings, on a day when they are there
 
 
+@pytest.mark.slow
 def test_an_aircraft_moves_the_average(run, tmp_path):
     said = run("flights", "--quick")
     assert is_picture(tmp_path / "flights.svg")
@@ -87,6 +88,7 @@ def test_knowing_the_temperature_exposes_a_household(run, tmp_path):
     assert "is delta at most 0.05? fail" in said
 
 
+@pytest.mark.slow
 def test_the_guard_is_exposed_and_visitors_are_not(run, tmp_path):
     said = run("mall", "--quick")
     assert is_picture(tmp_path / "mall.svg")

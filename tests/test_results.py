@@ -11,7 +11,8 @@ import pytest
 
 import empriv
 from empriv.errors import FileFormatError
-from empriv.results import outcomes_of
+from empriv.results import outcome_codes
+from table_results import of_entries
 
 
 def results(**changes: Any) -> empriv.Results:
@@ -84,17 +85,8 @@ def test_labels_must_fit_and_differ() -> None:
 
 def test_components_are_results_of_their_own() -> None:
     q = np.arange(6.0).reshape(3, 2)
-    r = empriv.Results(
-        q=q,
-        outcomes=np.zeros((3, 2), np.int8),
-        databases=np.arange(3),
-        individuals=np.array([7]),
-        starts=np.array([0, 1]),
-        entry_database=np.array([2], np.int32),
-        entry_q=np.array([[9.0, 8.0]]),
-        entry_outcomes=np.zeros((1, 2), np.int8),
-        components=("mean", "count"),
-    )
+    changed = np.array([[9.0, 8.0]])
+    r = of_entries(q, [2], changed, individuals=np.array([7]), components=("mean", "count"))
     assert r.component("count").without(7).tolist() == [1.0, 3.0, 8.0]
     with pytest.raises(empriv.InputError, match="one of the components"):
         r.component("median")
@@ -106,16 +98,7 @@ class TestStack:
     def _sparse(self) -> empriv.Results:
         dense = empriv.Results.from_arrays(np.arange(5.0), np.arange(15.0).reshape(3, 5) + 100)
         keep = np.array([0, 2, 5, 14])
-        return empriv.Results(
-            q=dense.q,
-            outcomes=dense.outcomes,
-            databases=dense.databases,
-            individuals=dense.individuals,
-            starts=np.array([0, 2, 3, 4]),
-            entry_database=dense.entry_database[keep],
-            entry_q=dense.entry_q[keep],
-            entry_outcomes=dense.entry_outcomes[keep],
-        )
+        return of_entries(dense.q, dense.entry_database[keep], dense.entry_q[keep], [0, 2, 3, 4])
 
     def test_entries_are_the_union_and_what_is_absent_is_unchanged(self) -> None:
         rng = np.random.default_rng(0)
@@ -163,19 +146,12 @@ def test_a_write_that_fails_loses_nothing(tmp_path: Path) -> None:
     path = tmp_path / "results.empriv"
     results().save(path)
     before = path.read_bytes()
-    with pytest.raises(ValueError, match="Object arrays"):
-        results(databases=np.array([1, 2])).__class__.save(
-            _unsavable(),
-            path,  # an array of objects cannot be written without pickle
-        )
+    unsavable = results()
+    object.__setattr__(unsavable, "q", np.array([object(), object()]))
+    with pytest.raises(ValueError, match="Object arrays"):  # which cannot be written without pickle
+        unsavable.save(path)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
-
-
-def _unsavable() -> empriv.Results:
-    r = results()
-    object.__setattr__(r, "q", np.array([object(), object()]))
-    return r
 
 
 @pytest.mark.parametrize("damage", [lambda b: b[:100], lambda _: b"no archive", lambda b: b[: len(b) // 2]])
@@ -188,5 +164,5 @@ def test_a_damaged_file_is_refused(tmp_path: Path, damage: Any) -> None:
 
 
 def test_outcomes_of_floats() -> None:
-    codes = outcomes_of([1.0, np.nan, np.inf, -np.inf])
+    codes = outcome_codes([1.0, np.nan, np.inf, -np.inf])
     assert codes.tolist() == [0, empriv.Outcome.NAN, empriv.Outcome.PLUS_INFINITY, empriv.Outcome.MINUS_INFINITY]

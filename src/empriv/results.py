@@ -517,7 +517,7 @@ _LABELS = ("databases", "individuals")
 _ARRAYS = ("q", "outcomes", "databases", "individuals", "starts", "entry_database", "entry_q", "entry_outcomes")
 
 
-def outcomes_of(values: npt.ArrayLike) -> npt.NDArray[np.int8]:
+def outcome_codes(values: npt.ArrayLike) -> npt.NDArray[np.int8]:
     """Outcome of each float: NaN, the infinities, or a number."""
     values = np.asarray(values, np.float64)
     codes = np.zeros(values.shape, np.int8)

@@ -18,6 +18,8 @@ from empriv.collecting.sql import execute
 from empriv.errors import FileFormatError, InputError, QueryError
 from empriv.results import FloatArray, IntArray
 
+pytestmark = pytest.mark.slow
+
 EPSILONS = (0.02, 0.1, 0.3)
 
 
@@ -81,7 +83,6 @@ def agree(found: empriv.Audit, audit: empriv.Audit) -> None:
     assert np.all(mine_b.lower <= whole_b.upper)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("query", "label"),
     [
@@ -110,7 +111,6 @@ def test_audits_in_chunks_sees_last_digits_and_changed_spreads_as_the_audit_does
     agree(in_chunks(data, "sum(x)", epsilon=EPSILONS, keep=5), audit)
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("small_chunks")
 def test_chunks_have_about_as_many_rows_each(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first of 8,000 integers have most of the rows."""
@@ -136,7 +136,6 @@ def test_chunks_have_about_as_many_rows_each(monkeypatch: pytest.MonkeyPatch) ->
     assert max(entries) < 3 * 200
 
 
-@pytest.mark.slow
 def test_results_are_measured_in_chunks_too(data: empriv.Databases, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("empriv.auditing.chunked.ENTRIES_AT_ONCE", 200)
     audit = empriv.audit(data, "sum(x)", epsilon=EPSILONS, known="calendar")
@@ -165,7 +164,6 @@ GIVEN = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("known", GIVEN)
 @pytest.mark.usefixtures("small_chunks")
 def test_audits_in_chunks_given_what_is_known_has_the_figures_of_the_audit(known: str, tmp_path: Path) -> None:
@@ -184,7 +182,6 @@ def test_audits_in_chunks_given_what_is_known_has_the_figures_of_the_audit(known
     agree(empriv.load(tmp_path / "given.empriv"), audit)
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("small_chunks")
 def test_logarithms_are_taken_only_if_nobody_leaves_a_result_without_one(tmp_path: Path) -> None:
     frame = rows().assign(x=lambda f: f["x"] * np.exp(f["day"] / 10))
@@ -205,7 +202,6 @@ def test_logarithms_are_taken_only_if_nobody_leaves_a_result_without_one(tmp_pat
     assert loaded.to_json()["known"]["logarithm"] == audit.to_json()["known"]["logarithm"] is False
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("small_chunks")
 def test_where_nothing_is_known_audits_in_chunks_by_auto_is_the_plain_one_as_the_audit_is(
     data: empriv.Databases,
@@ -285,7 +281,6 @@ def test_a_falsehood_is_not_agreed_to(data: empriv.Databases) -> None:
         )
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("small_chunks")
 def test_an_interrupted_audit_goes_on(data: empriv.Databases, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "kept"
@@ -355,7 +350,6 @@ def test_another_density_is_refused(data: empriv.Databases, tmp_path: Path) -> N
         empriv.load(path, density=Own(30.0))
 
 
-@pytest.mark.slow
 def test_in_words_and_as_json_it_is_like_the_audit() -> None:
     frame = rows()
     frame = frame.assign(x=np.where(frame["day"] < 3, np.nan, frame["x"]))

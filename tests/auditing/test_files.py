@@ -134,6 +134,7 @@ KINDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_figures_are_the_same_after_loading(kind: str, tmp_path: Path) -> None:
     made = empriv.audit(KINDS[kind], epsilon=EPSILON, target="delta <= 0.05 at 0.1")
@@ -153,6 +154,7 @@ def test_figures_are_the_same_after_loading(kind: str, tmp_path: Path) -> None:
     assert verdicts[0].day == verdicts[1].day
 
 
+@pytest.mark.slow
 def test_the_choice_of_a_table_is_kept(tmp_path: Path) -> None:
     rng = np.random.default_rng(4)
     labels = [date(2024, 1, 1) + timedelta(days=k) for k in range(120)]

@@ -18,6 +18,8 @@ from empriv.cli.main import main
 from empriv.errors import FileFormatError, InputError, RefusalError
 from empriv.ledger import Ledger, Policy
 
+pytestmark = pytest.mark.slow
+
 STRICT, LAX = "delta <= 0.05 at 0.5", "delta <= 0.9 at 0.5"
 
 

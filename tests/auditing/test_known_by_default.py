@@ -151,6 +151,7 @@ def test_a_ledger_goes_with_the_default(tmp_path: Path) -> None:
         empriv.audit(data, "avg(amount)", ledger=ledger, known="calendar")
 
 
+@pytest.mark.slow
 def test_random_databases_have_no_order() -> None:
     import pyarrow as pa
 
@@ -160,6 +161,7 @@ def test_random_databases_have_no_order() -> None:
     assert why(empriv.audit(data, "avg(amount)")) == "no-order"
 
 
+@pytest.mark.slow
 def test_noise_is_designed_for_what_is_left_and_can_be_released(tmp_path: Path) -> None:
     pytest.importorskip("opendp", reason="releasing needs the extra `release`: pip install empriv[release]")
     audit = empriv.audit(series(), epsilon=EPSILON)
@@ -174,6 +176,7 @@ def test_noise_is_designed_for_what_is_left_and_can_be_released(tmp_path: Path) 
     assert abs(released.answer - 100.0) < 1000 * given.expected_error
 
 
+@pytest.mark.slow
 def test_the_command_line_counts_it_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     results = series(60)

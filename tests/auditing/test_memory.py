@@ -101,6 +101,7 @@ def test_the_command_says_it_and_runs_nothing(tmp_path: Path, monkeypatch: pytes
 TABLE = "SELECT avg(delay), count(*) FROM data"
 
 
+@pytest.mark.slow
 def test_an_audit_is_refused_before_it_starts_where_the_memory_will_not_do(
     flights: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -56,6 +56,7 @@ def test_the_paper_s_judgement_stays_the_paper_s(audit: empriv.Audit) -> None:
         audit.verdict(epsilon=EPSILON, delta=0.05, presence="sometimes")
 
 
+@pytest.mark.slow
 def test_cover_and_moves_are_shown_in_words_json_and_on_the_page(audit: empriv.Audit, tmp_path: Path) -> None:
     judged = audit.verdict(epsilon=EPSILON, delta=0.05)
     day = json.loads(json.dumps(judged.to_json()))["day"]
@@ -75,13 +76,7 @@ def test_a_calm_series_passes_in_both() -> None:
     assert verdict.by_bound == "pass"
 
 
-def test_several_numbers_are_judged_on_the_day_too() -> None:
-    q = np.random.default_rng(0).normal(0.0, 1.0, 60)
-    results = empriv.Results.from_arrays(q, (q - 0.001)[None])
-    both = empriv.audit(empriv.Results.stack({"a": results, "b": results}), epsilon=EPSILON)
-    assert any(target.where for target in both.verdict(epsilon=EPSILON, delta=0.5).judged)
-
-
+@pytest.mark.slow
 def test_the_command_line_asks_for_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import pyarrow
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import empriv
-from empriv.auditing import chunked, cluster
+from empriv.auditing import chunked
 from empriv.auditing.chunked import (
     ChunkModel,
     ChunkOptions,
@@ -55,6 +54,7 @@ MODEL = model(WHOLE)
 ALL = measure_chunk(MODEL, WHOLE).totals
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(st.permutations(range(24)), st.sets(st.integers(1, 23), max_size=5))
 def test_any_parts_in_any_order_merge_into_the_whole(order: list[int], cuts: set[int]) -> None:
@@ -115,24 +115,3 @@ def test_without_memory_chunks_are_halved(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(chunked, "measure_chunk", none)
     with pytest.raises(QueryError, match="not enough memory"):
         list(measure_within_memory(MODEL, WHOLE))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("entries", [1, 50, 10_000])
-@pytest.mark.parametrize("integers", [True, False])
-def test_batches_of_entries_are_measured_whatever_their_size(entries: int, integers: bool) -> None:
-    who = np.repeat(WHOLE.individuals, WHOLE.presence)
-    table = pyarrow.table(
-        {
-            "individual": who if integers else np.char.add("p", np.char.zfill(who.astype(str), 2)),
-            "database": WHOLE.entry_database,
-            "q": WHOLE.entry_q,
-        }
-    )
-    found = list(
-        cluster.measured_batches(MODEL, iter(table.to_batches(37)), each=True, integers=integers, entries=entries)
-    )
-    totals = Totals.from_bytes(found[-1]["totals"][0].as_py(), MODEL.everyone)
-    np.testing.assert_array_equal(totals.delta, ALL.delta)
-    delta_i = np.array([row for batch in found[:-1] for row in batch["delta_i"].to_pylist()])
-    np.testing.assert_array_equal(delta_i, measure_chunk(MODEL, WHOLE).delta_i)

@@ -11,6 +11,8 @@ import empriv
 from empriv.auditing.updating import anytime_bounds, error_at_look, with_further_databases
 from empriv.collecting.run_query import Run
 
+pytestmark = pytest.mark.slow
+
 
 def _rows(first: int, last: int) -> dict[str, np.ndarray]:
     """One row for each person and day; another person from day 40 on, and one who leaves."""

@@ -45,6 +45,7 @@ def by_hand(frame: pd.DataFrame, day: int, left_out: int | None, cell: Cell) -> 
     return float(len(chosen)) or None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", [TABLE, SLOW])
 def test_every_cell_is_what_is_left_of_it_and_absent_where_nothing_is(query: str) -> None:
     frame = rows()
@@ -70,6 +71,7 @@ def test_a_cell_that_one_person_makes_is_gone_without_them() -> None:
     assert results.without(3)[0, 0] == 2
 
 
+@pytest.mark.slow
 def test_suppressed_cells_are_null_and_zeros_are_zeros() -> None:
     frame = rows()
     suppressed = "SELECT ward, CASE WHEN count(*) >= 4 THEN count(*) END AS visits FROM data GROUP BY ward"
@@ -127,6 +129,7 @@ def test_cells_that_are_no_cells_are_refused(tmp_path: Path) -> None:
         empriv.Results(**{**vars(empriv.collect(data_of(rows()), TABLE)), "cells": ()})
 
 
+@pytest.mark.slow
 def test_further_databases_bring_cells_and_lack_some() -> None:
     frame = rows()
     first, more = frame[(frame.day < 3) & (frame.ward != "C")], frame[(frame.day >= 3) & (frame.ward != "A")]
@@ -139,6 +142,7 @@ def test_further_databases_bring_cells_and_lack_some() -> None:
     assert same.digest == whole.digest
 
 
+@pytest.mark.slow
 def test_several_queries_are_tables_side_by_side() -> None:
     frame = rows()
     results = empriv.collect(data_of(frame), [TABLE, "count(*)"])
@@ -153,6 +157,7 @@ def test_several_queries_are_tables_side_by_side() -> None:
     assert len(set(twice.cells)) == len(twice.components or ())
 
 
+@pytest.mark.slow
 def test_columns_are_called_as_the_query_calls_them() -> None:
     def columns(query: str) -> list[str]:
         cells: Any = empriv.collect(data_of(rows()), query).cells
@@ -182,6 +187,7 @@ def test_a_key_that_says_which_database_it_is_is_refused_with_the_query_to_write
     assert empriv.collect(data, instead, progress=False, notice=lambda _: None).n_databases == 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", ["sum(hours)", "sum(DISTINCT hours)"])
 def test_keys_are_selected_in_any_order(number: str) -> None:
     rows_of_both = rows().assign(late=lambda frame: frame.hours > 5)

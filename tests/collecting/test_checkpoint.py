@@ -3,6 +3,7 @@
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing, suppress
 
 import numpy as np
 import pytest
@@ -10,8 +11,6 @@ import pytest
 from empriv.base.storage import open_checkpoint
 from empriv.collecting.function_calls import Chunk
 from empriv.errors import FileFormatError, InputError
-
-MARK = bytes(range(32))
 
 
 def chunk(database, names=("a", "ü")):
@@ -27,8 +26,8 @@ def chunk(database, names=("a", "ü")):
     )
 
 
-def opened(path, mark=MARK):
-    return open_checkpoint(path, mark, of="function")
+def opened(path):
+    return open_checkpoint(path, bytes(range(32)), of="function")
 
 
 def write(path, chunks):
@@ -79,7 +78,8 @@ with open_checkpoint(sys.argv[1], bytes(range(32)), of="function") as checkpoint
 """
 
 
-@pytest.mark.parametrize("after", [0, 1, 7, 400])
+@pytest.mark.slow
+@pytest.mark.parametrize("after", [0, 400])
 def test_a_killed_run_loses_no_piece_that_it_has_put(path, after):
     with subprocess.Popen([sys.executable, "-c", WRITER, path], stdout=subprocess.PIPE) as writer:
         known = writer.stdout.read(4 * (after + 1))
@@ -100,7 +100,7 @@ def test_cut_anywhere_it_is_refused_and_left_alone_or_read_without_falsehood(pat
     write(path, [chunk(number) for number in range(40)])
     whole = path.read_bytes()
     refused = 0
-    for length in range(1, len(whole), 509):
+    for length in range(1, len(whole), 1021):
         path.write_bytes(whole[:length])
         try:
             pieces = read(path)
@@ -110,70 +110,50 @@ def test_cut_anywhere_it_is_refused_and_left_alone_or_read_without_falsehood(pat
             continue
         for piece in pieces:
             np.testing.assert_array_equal(piece.values, chunk(piece.database).values)
-    assert refused > 20
+    assert refused > 10
     path.write_bytes(b"")
     assert read(path) == []
 
 
-def test_a_damaged_piece_is_dropped(path):
-    write(path, [chunk(0), chunk(1)])
-    content = path.read_bytes()
-    values = chunk(1).values.tobytes()
-    assert content.count(values) == 1
-    path.write_bytes(content.replace(values, bytes([values[0] ^ 1]) + values[1:]))
-    assert [found.database for found in read(path)] == [0]
-    write(path, [chunk(3)])
-    assert [found.database for found in read(path)] == [0, 3]
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_bit_flips_give_one_sentence_or_whole_pieces(path, seed):
+def test_bit_flips_give_one_sentence_or_whole_pieces(path):
     write(path, [chunk(number) for number in range(8)])
-    content = bytearray(path.read_bytes())
-    rng = np.random.default_rng(seed)
-    for at in rng.integers(0, len(content), 1 + seed % 5):
-        content[at] ^= 1 << int(rng.integers(8))
-    path.write_bytes(content)
-    try:
-        pieces = read(path)
-    except (FileFormatError, InputError):
-        return
-    for piece in pieces:
-        np.testing.assert_array_equal(piece.values, chunk(piece.database).values)
+    whole = path.read_bytes()
+    for seed in range(20):
+        content, rng = bytearray(whole), np.random.default_rng(seed)
+        for at in rng.integers(0, len(content), 1 + seed % 5):
+            content[at] ^= 1 << int(rng.integers(8))
+        path.write_bytes(content)
+        with suppress(FileFormatError, InputError):
+            for piece in read(path):
+                np.testing.assert_array_equal(piece.values, chunk(piece.database).values)
 
 
-def test_a_database_of_somebody_else_or_with_more_in_it_is_refused_and_left_alone(path):
-    for statement in ("CREATE TABLE mine (x)", "CREATE TRIGGER t AFTER INSERT ON piece BEGIN DELETE FROM piece; END"):
-        if "TRIGGER" in statement:
-            path.unlink()
-            write(path, [chunk(0)])
-        connection = sqlite3.connect(path)
+@pytest.mark.parametrize("statement", [
+    "CREATE TABLE mine (x)", "CREATE TRIGGER t AFTER INSERT ON piece BEGIN DELETE FROM piece; END",
+])  # fmt: skip
+def test_a_database_of_somebody_else_or_with_more_in_it_is_refused_and_left_alone(path, statement):
+    if "TRIGGER" in statement:
+        write(path, [chunk(0)])
+    with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA journal_mode = DELETE")
         connection.execute(statement)
         connection.commit()
-        connection.close()
-        before = path.read_bytes()
-        with pytest.raises(FileFormatError, match="got another kind of file"):
-            opened(path).__enter__()
-        assert path.read_bytes() == before
-
-
-def test_another_run_is_refused_and_its_file_left_alone(path):
-    write(path, [chunk(0)])
-    before = path.read_bytes()
-    with pytest.raises(InputError, match="of this very run, got one of another"):
-        opened(path, bytes(32)).__enter__()
-    assert path.read_bytes() == before
+    refused_and_left_alone(path)
 
 
 @pytest.mark.parametrize("content", [b"PK\x03\x04 somebody's file", b"x", b"empriv calls 1\n" + bytes(100)])
 def test_another_kind_of_file_is_refused_and_left_alone(path, content):
     path.write_bytes(content)
     path.chmod(0o640)
+    refused_and_left_alone(path)
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+def refused_and_left_alone(path):
+    before = path.read_bytes()
     with pytest.raises(FileFormatError, match="got another kind of file"):
         opened(path).__enter__()
-    assert path.read_bytes() == content
-    assert path.stat().st_mode & 0o777 == 0o640
+    assert path.read_bytes() == before
 
 
 def test_a_file_that_cannot_be_made_is_refused(tmp_path):

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import numpy as np
 import pandas as pd
 import polars
 import pyarrow as pa
 import pytest
 
 import empriv
+from brute import check_same
 from empriv.collecting import collect, databases
 from empriv.errors import EmprivError, InputError, MissingExtraError, SourceError
 
@@ -29,13 +29,6 @@ HERE = databases(ROWS, database="day", individual="who")
 QUERY = "SELECT avg(x), count(shop), max(x) FROM data"
 
 
-def same(one: empriv.Results, other: empriv.Results) -> None:
-    for name in ("databases", "individuals", "outcomes", "starts", "entry_database", "entry_outcomes"):
-        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
-    for name in ("q", "entry_q"):
-        np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-12, err_msg=name)
-
-
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     """An SQLite file that has the rows."""
@@ -47,6 +40,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["table", "text", "sql", "db"])
 def test_a_table_of_sqlite_is_a_source(file: Path, form: str) -> None:
     options: dict[str, Any] = {"database": "day", "individual": "who"}
@@ -58,7 +52,7 @@ def test_a_table_of_sqlite_is_a_source(file: Path, form: str) -> None:
         "sql": lambda: databases(str(file), sql="SELECT * FROM sales", **options),
         "db": lambda: databases(str(file), table="sales", **options),
     }[form]()
-    same(collect(data, QUERY), collect(HERE, QUERY))
+    check_same(collect(data, QUERY), collect(HERE, QUERY), rtol=1e-12)
 
 
 def test_columns_of_sqlite_have_one_type_whatever_is_in_a_row(tmp_path: Path) -> None:
@@ -100,6 +94,7 @@ class Counts(Speaks):
         return len(ROWS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["relation", "polars", "counts", "arrow"])
 def test_what_speaks_arrow_is_a_source(kind: str) -> None:
     table = pa.Table.from_pandas(ROWS)
@@ -111,7 +106,7 @@ def test_what_speaks_arrow_is_a_source(kind: str) -> None:
         }[kind]  # fmt: skip
         data = databases(source, database="day", individual="who")
         for _ in range(2):
-            same(collect(data, QUERY), collect(HERE, QUERY))
+            check_same(collect(data, QUERY), collect(HERE, QUERY), rtol=1e-12)
 
 
 @pytest.mark.parametrize("kind", ["reader", "unknown"])
@@ -121,7 +116,7 @@ def test_a_stream_is_read_once_and_never_twice_in_silence(kind: str) -> None:
     if kind == "reader":
         stream = pa.RecordBatchReader.from_batches(table.schema, table.to_batches(max_chunksize=2))
     data = databases(stream, database="day", individual="who")
-    same(collect(data, QUERY), collect(HERE, QUERY))
+    check_same(collect(data, QUERY), collect(HERE, QUERY), rtol=1e-12)
     with pytest.raises(SourceError, match=r"read once, and was\. Hint: .*pyarrow\.table"):
         collect(data, QUERY)
 

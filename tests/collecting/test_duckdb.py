@@ -63,6 +63,7 @@ def test_what_exceeds_the_memory_limit_goes_to_disk(large: Path, tmp_path: Path)
     np.testing.assert_array_equal(limited.entry_q, free.entry_q)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", ["avg(x)", "SELECT avg(x) FROM (SELECT * FROM data LIMIT 99)"])
 def test_too_little_memory_is_one_clear_error(large: Path, query: str) -> None:
     data = databases(str(large), database="day", individual="who")
@@ -81,6 +82,7 @@ def test_error_on_every_database_quotes_no_row() -> None:
     assert str(caught.value).startswith("The query fails on every database. Hint: ")
 
 
+@pytest.mark.slow
 def test_integers_of_128_bits_without_sign_are_refused() -> None:
     data = databases(
         "SELECT 1 AS day, i AS who, CAST(i AS UHUGEINT) AS x FROM range(3) AS t(i)", database="day", individual="who"
@@ -113,6 +115,7 @@ def test_extreme_doubles_are_exact(values: list[float]) -> None:
     assert results.entry_q.tolist() == left
 
 
+@pytest.mark.slow
 def test_cost_of_single_runs_is_said_before_them_and_of_many_even_without_progress(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -151,7 +154,7 @@ from empriv.collecting import DuckDBEngine
 data = empriv.databases(
     "SELECT 1 AS day, i % 1000 AS who, i AS x FROM range(100000) AS t(i)", database="day", individual="who"
 )
-engine = DuckDBEngine(temp_directory=sys.argv[1])
+engine = DuckDBEngine(temp_directory=sys.argv[1], threads=1)
 print("started", flush=True)
 try:
     empriv.collect(data, "SELECT sum(sin(a.x * b.x)) FROM {table}", engine=engine)
@@ -177,7 +180,7 @@ def test_ctrl_c_stops_a_statement_and_leaves_no_file(table: str, tmp_path: Path)
         deadline = time.monotonic() + 60
         while not list(tmp_path.iterdir()) and time.monotonic() < deadline:
             time.sleep(0.05)
-        time.sleep(2)
+        time.sleep(1)
         assert process.poll() is None
         os.kill(process.pid, signal.SIGINT)
         out, err = process.communicate(timeout=60)

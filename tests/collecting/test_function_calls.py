@@ -22,25 +22,12 @@ def read(said):
 @pytest.mark.parametrize(
     ("said", "value"),
     [
-        (1.5, 1.5),
-        (2, 2.0),
-        (2**53, 2.0**53),
-        (-(2**53), -(2.0**53)),
-        (True, 1.0),
-        (Decimal("0.1"), 0.1),
-        (Decimal(2**53), 2.0**53),
-        (Decimal("98765432109876543.21"), 98765432109876543.21),
-        (Fraction(1, 4), 0.25),
-        (np.float32(0.5), 0.5),
-        (np.float64(1e300), 1e300),
-        (np.longdouble(0.5), 0.5),
-        (np.int64(-7), -7.0),
-        (np.bool_(True), 1.0),
-        (np.array(2.5), 2.5),
-        (np.array(Decimal("2.5"), object), 2.5),
-        (pyarrow.scalar(4), 4.0),
+        (1.5, 1.5), (2, 2.0), (2**53, 2.0**53), (-(2**53), -(2.0**53)), (True, 1.0), (Decimal("0.1"), 0.1),
+        (Decimal(2**53), 2.0**53), (Decimal("98765432109876543.21"), 98765432109876543.21), (Fraction(1, 4), 0.25),
+        (np.float32(0.5), 0.5), (np.float64(1e300), 1e300), (np.longdouble(0.5), 0.5), (np.int64(-7), -7.0),
+        (np.bool_(True), 1.0), (np.array(2.5), 2.5), (np.array(Decimal("2.5"), object), 2.5), (pyarrow.scalar(4), 4.0),
     ],
-)
+)  # fmt: skip
 def test_numbers(said, value):
     assert read(said) == (SCALAR, [value], [Outcome.NUMBER])
 
@@ -53,15 +40,11 @@ def test_nothing(said):
 @pytest.mark.parametrize(
     ("said", "outcome"),
     [
-        (float("nan"), Outcome.NAN),
-        (Decimal("nan"), Outcome.NAN),
-        (Decimal("snan"), Outcome.NAN),
-        (np.float32("nan"), Outcome.NAN),
-        (float("inf"), Outcome.PLUS_INFINITY),
-        (Decimal("inf"), Outcome.PLUS_INFINITY),
-        (np.float64("-inf"), Outcome.MINUS_INFINITY),
+        (float("nan"), Outcome.NAN), (Decimal("nan"), Outcome.NAN), (Decimal("snan"), Outcome.NAN),
+        (np.float32("nan"), Outcome.NAN), (float("inf"), Outcome.PLUS_INFINITY),
+        (Decimal("inf"), Outcome.PLUS_INFINITY), (np.float64("-inf"), Outcome.MINUS_INFINITY),
     ],
-)
+)  # fmt: skip
 def test_what_is_not_a_number_has_its_own_outcome_and_no_value(said, outcome):
     names, values, outcomes = read(said)
     assert names == SCALAR
@@ -72,16 +55,12 @@ def test_what_is_not_a_number_has_its_own_outcome_and_no_value(said, outcome):
 @pytest.mark.parametrize(
     "said",
     [
-        [1, None, 2.5],
-        (1, None, 2.5),
-        np.array([1, None, 2.5], object),
-        np.ma.array([1.0, 7.0, 2.5], mask=[False, True, False]),
-        polars.Series([1, None, 2.5], strict=False),
-        pandas.Series([1, pandas.NA, 2.5], dtype="Float64"),
-        pyarrow.array([1, None, 2.5]),
+        [1, None, 2.5], (1, None, 2.5), np.array([1, None, 2.5], object),
+        np.ma.array([1.0, 7.0, 2.5], mask=[False, True, False]), polars.Series([1, None, 2.5], strict=False),
+        pandas.Series([1, pandas.NA, 2.5], dtype="Float64"), pyarrow.array([1, None, 2.5]),
         pyarrow.chunked_array([[1.0, None], [2.5]]),
     ],
-)
+)  # fmt: skip
 def test_sequences_have_numbered_components(said):
     names, values, outcomes = read(said)
     assert names == ("0", "1", "2")
@@ -110,20 +89,12 @@ def test_numbers_that_no_float_holds_are_refused():
 @pytest.mark.parametrize(
     ("said", "kind"),
     [
-        ("SECRET", "str"),
-        (b"SECRET", "bytes"),
-        (["SECRET"], "str"),
-        ({"a": "SECRET"}, "str"),
-        (1j, "complex"),
-        (object(), "object"),
-        ({1.0}, "set"),
-        (np.zeros((2, 2)), "ndarray"),
-        ([[1.0]], "list"),
-        (np.datetime64("2020-01-01"), "datetime64"),
-        (pandas.DataFrame({"a": [1.0]}), "DataFrame"),
+        ("SECRET", "str"), (b"SECRET", "bytes"), (["SECRET"], "str"), ({"a": "SECRET"}, "str"), (1j, "complex"),
+        (object(), "object"), ({1.0}, "set"), (np.zeros((2, 2)), "ndarray"), ([[1.0]], "list"),
+        (np.datetime64("2020-01-01"), "datetime64"), (pandas.DataFrame({"a": [1.0]}), "DataFrame"),
         ((x for x in (1.0,)), "generator"),
     ],
-)
+)  # fmt: skip
 def test_other_types_are_refused_by_name(said, kind):
     with pytest.raises(QueryError, match=f"got a value of type {kind} on database 3") as caught:
         read(said)

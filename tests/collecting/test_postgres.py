@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 import empriv
+from brute import check_same
 from empriv.cli.main import main
 from empriv.collecting import DuckDBEngine, collect, databases
 from empriv.errors import QueryError, SourceError
@@ -64,14 +65,6 @@ def there(server: Server) -> Iterator[str]:
     server.run("DROP TABLE awkward")
 
 
-def agree(found: empriv.Results, expected: empriv.Results) -> None:
-    assert found.components == expected.components
-    for name in ("databases", "individuals", "outcomes", "starts", "entry_database", "entry_outcomes"):
-        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), err_msg=name)
-    for name in ("q", "entry_q"):
-        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-9, err_msg=name)
-
-
 # The rows are read, and asked here: every type and every text must arrive as it is.
 QUERIES = [
     "SELECT sum(Gap), avg(gap), max(wild), min(strange), max(strange), sum(strange), count(strange) FROM data",
@@ -86,18 +79,18 @@ QUERIES = [
 def test_rows_of_a_server_give_what_the_same_rows_give_here(there: str, query: str) -> None:
     options: dict[str, Any] = {"database": "Day", "individual": "who", "timezone": "Europe/Paris"}
     found = collect(databases(there, table="public.awkward", **options), query, progress=False)
-    agree(found, collect(databases(ROWS, **options), query, progress=False))
+    check_same(found, collect(databases(ROWS, **options), query, progress=False))
     if "GROUP BY" in query:
         with pytest.raises(AssertionError):
-            agree(found, collect(databases(ROWS.slice(1), **options), query, progress=False))
+            check_same(found, collect(databases(ROWS.slice(1), **options), query, progress=False))
 
 
 def test_a_select_functions_and_draws_are_the_same(there: str) -> None:
     options: dict[str, Any] = {"database": "Day", "individual": "who"}
     select = databases(there, sql="SELECT * FROM awkward WHERE x IS NOT NULL;", **options)
-    agree(collect(select, QUERIES[0]), collect(databases(ROWS, **options), QUERIES[0]))
-    agree(*(collect(databases(at, **options), added, jobs=1) for at in (f"{there}::awkward", ROWS)))
-    agree(*(collect(empriv.subsamples(at, individual="who", count=5, fraction=0.5), "sum(k)")
+    check_same(collect(select, QUERIES[0]), collect(databases(ROWS, **options), QUERIES[0]))
+    check_same(*(collect(databases(at, **options), added, jobs=1) for at in (f"{there}::awkward", ROWS)))
+    check_same(*(collect(empriv.subsamples(at, individual="who", count=5, fraction=0.5), "sum(k)")
             for at in (f"{there}::awkward", ROWS)))  # fmt: skip
     twice = databases(there, sql='SELECT "Day", who, x AS y, x AS y FROM awkward', **options)
     with pytest.raises(SourceError, match="different names"):
@@ -121,7 +114,7 @@ def added(rows: dict[str, Any]) -> float:
 def test_rows_are_cut_alike(there: str, options: dict[str, Any]) -> None:
     query = "SELECT sum(gap), count(*), stddev_pop(gap) FROM data"
     found = collect(databases(there, table="awkward", **options), query)
-    agree(found, collect(databases(ROWS, **options), query))
+    check_same(found, collect(databases(ROWS, **options), query))
 
 
 @pytest.mark.parametrize(
@@ -144,7 +137,7 @@ def test_numerics_are_decimals_where_that_holds_them(
         assert session.columns_of("empriv_data")["x"] == kind
     found = collect(data, "max(x)")
     expected = pa.table({"day": [1] * 3, "who": range(3), "x": [float(value) for value in values]})
-    agree(found, collect(databases(expected, database="day", individual="who"), "max(x)"))
+    check_same(found, collect(databases(expected, database="day", individual="who"), "max(x)"))
 
 
 def test_other_types_come_as_text_and_times_as_times(server: Server) -> None:
@@ -188,7 +181,7 @@ def test_tables_of_the_server_and_others_are_joined(server: Server, there: str) 
     here = databases(ROWS, tables={"sizes": sizes}, **options)
     for joined, asked in ((f"{there}::shop.sizes", query), (f"{there}::shop.sizes", own), (sizes, query)):
         on_server = databases(there, table="awkward", tables={"sizes": joined}, **options)
-        agree(collect(on_server, asked), collect(here, asked))
+        check_same(collect(on_server, asked), collect(here, asked))
     server.run("DROP SCHEMA shop CASCADE")
 
 

@@ -190,6 +190,7 @@ class TestBeforeItIsRun:
         counted = count(empriv.DuckDBEngine(), data)
         assert (counted.databases, counted.individuals, counted.rows) == (40, 12, 72)
 
+    @pytest.mark.slow
     def test_what_a_query_gives(self, frame: pd.DataFrame) -> None:
         data = empriv.databases(frame, database="d", individual="who")
         engine = empriv.DuckDBEngine()
@@ -200,6 +201,7 @@ class TestBeforeItIsRun:
             with pytest.raises(empriv.EmprivError):
                 gives(engine, data, refused)
 
+    @pytest.mark.slow
     def test_times_that_are_text_or_moments(self, tmp_path: Path, frame: pd.DataFrame) -> None:
         zoned = frame.assign(zoned=frame["t"].dt.tz_localize("UTC"))
         path = tmp_path / "zoned.parquet"

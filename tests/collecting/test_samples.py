@@ -7,8 +7,11 @@ import pandas as pd
 import pytest
 
 import empriv
+from brute import check_same_without_each
 from empriv.collecting import collect, subsamples
 from empriv.collecting.engines.duckdb.session import DuckDBSession
+
+pytestmark = pytest.mark.slow
 
 RNG = np.random.default_rng(5)
 ROWS = pd.DataFrame(
@@ -19,14 +22,6 @@ ROWS = pd.DataFrame(
     }
 )
 NAMES = ROWS.assign(who=[f"p{who}" if who % 7 else None for who in ROWS.who])
-
-
-def _same(a: empriv.Results, b: empriv.Results) -> None:
-    assert a.individuals.tolist() == b.individuals.tolist()
-    np.testing.assert_allclose(a.q, b.q, rtol=1e-12)
-    np.testing.assert_array_equal(a.outcomes, b.outcomes)
-    for who in a.individuals:
-        np.testing.assert_allclose(a.without(who), b.without(who), rtol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +38,7 @@ def test_adding_up_once_gives_what_each_database_gives(query: str, monkeypatch: 
     data = subsamples(NAMES, individual="who", count=7, fraction=0.4, unidentified="keep", tables={"t": prices})
     once = collect(data, query)
     monkeypatch.setattr(DuckDBSession, "drawn", property(lambda _: False))
-    _same(once, collect(data, query))
+    check_same_without_each(once, collect(data, query), rtol=1e-12)
 
 
 def test_results_are_those_of_the_rows_that_were_drawn() -> None:

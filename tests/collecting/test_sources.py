@@ -64,6 +64,7 @@ def test_every_source_gives_the_same_databases(make: Callable[[Path], Any], tmp_
     assert results.without("b").tolist() == [1.0, 24.0]
 
 
+@pytest.mark.slow
 def test_list_makes_one_database_of_each(tmp_path: Path, engine: Engine) -> None:
     for day, part in ROWS.groupby("day"):
         part.to_csv(tmp_path / f"day{day}.csv", index=False)
@@ -80,6 +81,7 @@ def test_sql_text_over_other_tables_is_a_source(engine: Engine) -> None:
     assert collect(data, "sum(x)", engine=engine).q.tolist() == [7.0, 8.0]
 
 
+@pytest.mark.slow
 def test_database_may_be_an_expression_and_individual_several_columns(engine: Engine) -> None:
     data = databases(ROWS, database="day % 2 = 1", individual=["who", "day"])
     results = collect(data, "count(*)", engine=engine)
@@ -88,6 +90,7 @@ def test_database_may_be_an_expression_and_individual_several_columns(engine: En
     assert results.without('["b", 1]').tolist() == [2.0, 1.0]
 
 
+@pytest.mark.slow
 def test_rows_without_individual(engine: Engine) -> None:
     rows = ROWS.assign(who=["a", None, "b", "a", "c"])
     with pytest.raises(SourceError, match="in 1 of 5 rows"):
@@ -127,6 +130,7 @@ def test_identical_rows_are_drawn_apart(engine: Engine) -> None:
     assert ((140 < counts) & (counts < 260)).all()
 
 
+@pytest.mark.slow
 def test_repeats_are_the_same_rows_each_time_and_a_function_draws_anew(engine: Engine) -> None:
     found = collect(repeats(ROWS, individual="who", count=4), "sum(x)", engine=engine)
     assert found.q.tolist() == [31.0] * 4

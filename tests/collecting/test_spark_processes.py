@@ -19,7 +19,7 @@ import pytest
 
 import empriv
 from empriv.collecting import databases
-from spark_sessions import EPSILONS, JAVA, QUIET, SOURCES, SPARK, TESTS, rows
+from spark_sessions import EPSILONS, JAVA, JVM, QUIET, SOURCES, SPARK, TESTS, rows
 
 pytestmark = [JAVA, SPARK, QUIET]
 GRID = np.array(EPSILONS)
@@ -29,7 +29,8 @@ SECONDS = 600.0  # a machine may be busy; it takes a tenth of that on one that i
 @contextmanager
 def driver(work: str, directory: Path) -> Iterator[subprocess.Popen[str]]:
     """A driver in a session of its own, all of whose processes are gone afterwards."""
-    environment = os.environ | {"PYTHONPATH": f"{SOURCES}:{TESTS}"}
+    # Spark Connect takes no options for the Java of its server.
+    environment = os.environ | {"PYTHONPATH": f"{SOURCES}:{TESTS}", "JDK_JAVA_OPTIONS": JVM}
     with (
         (directory / "log").open("w") as log,
         subprocess.Popen(
@@ -93,6 +94,7 @@ def test_an_executor_killed_in_mid_job_changes_nothing_and_an_interrupted_driver
     np.testing.assert_allclose(said["delta"], empriv.audit(data, "sum(x)", epsilon=EPSILONS).delta(GRID), atol=1e-9)
     assert said["left after that"] == said["left"] == []
     assert said["interrupted"]
+    assert said["counted"] == 5, "the session goes on"
     assert [path for path in (tmp_path / "local").rglob("*") if path.is_file()] == []
     assert not [path for path in tmp_path.rglob("*") if "empriv" in path.name]
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
@@ -16,7 +13,9 @@ import pandas as pd
 import polars
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 
+from empriv.cli.main import main
 from empriv.collecting import Databases, collect, databases
 from empriv.collecting.engines.data_view import zone_of
 from empriv.errors import SourceError
@@ -28,11 +27,16 @@ HOURS["who"] = HOURS.index % 5
 DAY = "date_trunc('day', t)"
 
 
+def stand(patch: pytest.MonkeyPatch, zone: str) -> None:
+    """Put the machine somewhere."""
+    patch.setenv("TZ", zone)
+    time.tzset()
+
+
 @pytest.fixture(params=["America/New_York", "Asia/Kolkata"])
 def machine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Where the machine stands."""
-    monkeypatch.setenv("TZ", request.param)
-    time.tzset()
+    stand(monkeypatch, request.param)
     yield request.param
     monkeypatch.undo()
     time.tzset()
@@ -46,6 +50,7 @@ def cut(source: Any, **options: Any) -> Databases:
     return databases(source, database=DAY, individual="who", **options)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("machine")
 def test_days_are_those_of_the_zone_named_or_of_the_column() -> None:
     for source in (HOURS, pa.Table.from_pandas(HOURS), polars.from_pandas(HOURS)):
@@ -64,6 +69,7 @@ def test_times_without_a_zone_are_what_they_say() -> None:
     assert sizes(cut(local)) == sizes(cut(local, timezone="Europe/Paris")) == [24.0] * 7
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("machine")
 def test_files_are_cut_alike(tmp_path: Path) -> None:
     HOURS.to_parquet(tmp_path / "hours.parquet")
@@ -117,16 +123,19 @@ def test_zones_that_disagree_or_have_no_name_must_be_named() -> None:
 
 
 @pytest.mark.slow
-def test_the_command_line_has_it_too(tmp_path: Path) -> None:
+def test_the_command_line_has_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     HOURS.assign(x=HOURS.index % 7).to_csv(tmp_path / "hours.csv", index=False)
+    command = [
+        "audit", str(tmp_path / "hours.csv"), "--database", DAY, "--individual", "who", "--query", "sum(x)",
+        "--timezone", "Europe/Paris", "--json", "-",
+    ]  # fmt: skip
     found = []
-    for machine in ("UTC", "America/New_York"):
-        command = [
-            sys.executable, "-m", "empriv", "audit", str(tmp_path / "hours.csv"), "--database", DAY,
-            "--individual", "who", "--query", "sum(x)", "--timezone", "Europe/Paris", "--json", "-",
-        ]  # fmt: skip
-        ran = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"TZ": machine}, check=True)
+    for zone in ("UTC", "America/New_York"):
+        stand(monkeypatch, zone)
+        ran = CliRunner().invoke(main, command)
         found.append({**json.loads(ran.stdout), "most_exposed": None})  # whose pseudonyms are of each run
+    monkeypatch.undo()
+    time.tzset()
     assert found[0] == found[1]
     figures = found[0]
     assert (figures["n_databases"], figures["source"]["timezone"]) == (8, "Europe/Paris")

@@ -209,6 +209,7 @@ def test_the_first_screen(make: Callable[[], empriv.Audit], given: dict[str, Any
     assert screen(make(), **given) == golden.splitlines()
 
 
+@pytest.mark.slow
 def test_the_decision_does_not_depend_on_whether_a_page_is_written() -> None:
     """With a page, what can be done was tried, and is said in place of the command that tries it."""
     alone, with_page = screen(loud()), screen(loud(), report="page.html")
@@ -241,6 +242,7 @@ def test_it_fits_a_screen_of_80_by_25_and_verbose_says_more(make: Callable[[], e
     assert any(line.startswith("Estimate: delta =") for line in more)
 
 
+@pytest.mark.slow
 def test_the_command_that_is_named_works(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     import shlex
 
@@ -292,6 +294,7 @@ def said_first(make: Callable[[], empriv.Audit], epsilon: float, noisy: bool, fo
     return said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FIRST_SCREENS)
 def test_a_page_says_what_to_do_in_sixty_words_and_three_figures(name: str, tmp_path: Path) -> None:
     said = " ".join(said_first(*FIRST_SCREENS[name], tmp_path))
@@ -300,6 +303,7 @@ def test_a_page_says_what_to_do_in_sixty_words_and_three_figures(name: str, tmp_
     assert not re.search("delta|epsilon|upper bound|beyond that", said)
 
 
+@pytest.mark.slow
 def test_a_cap_that_was_tried_is_what_to_do_instead(tmp_path: Path) -> None:
     said = said_first(*FIRST_SCREENS["cap"], tmp_path)
     assert said[0] == "Do not publish as it is"

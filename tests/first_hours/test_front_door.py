@@ -60,6 +60,7 @@ def test_a_class_is_built_as_its_signature_says_or_tells_who_makes_it(name: str)
 
 
 class TestQuery:
+    @pytest.mark.slow
     def test_it_is_parsed_when_it_is_made(self, data: empriv.Databases) -> None:
         query = empriv.Query("sum(x)", post=np.sqrt)
         assert query == empriv.Query("sum(x)", np.sqrt)
@@ -71,6 +72,7 @@ class TestQuery:
         np.testing.assert_array_equal(made.results.entry_q, again.entry_q)
         assert made.query == "sum(x), then sqrt"
 
+    @pytest.mark.slow
     def test_a_function_will_do(self, data: empriv.Databases) -> None:
         def total(rows: Any) -> float:
             return float(np.sum(rows["x"]))
@@ -138,6 +140,7 @@ def test_epsilons_are_refused_by_every_function_alike(data: empriv.Databases, ep
     assert said == {str(caught.value)}
 
 
+@pytest.mark.slow
 def test_values_survive_pickling(data: empriv.Databases) -> None:
     audit = empriv.audit(data, "sum(x)")
     joint = empriv.audit(data, ["sum(x)", "count(*)"])

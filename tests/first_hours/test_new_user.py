@@ -212,12 +212,14 @@ def test_misspelt_options_are_usage_errors(arguments: list[str], words: str) -> 
     assert words in said.stderr
 
 
+@pytest.mark.slow
 def test_three_databases_are_audited_and_no_bound_is_claimed() -> None:
     said = audit("three.csv", SUM, "day", "client_id", "--target", "delta <= 0.9999 at 0.1")
     assert said.exit_code == 4
     assert empriv.audit(source("three.csv"), SUM).bounds(0.1).upper == 1.0
 
 
+@pytest.mark.slow
 def test_dates_that_sort_as_text_are_pointed_out() -> None:
     arguments = ["audit", "months.csv", "--database", "day", "--individual", "client_id", "--query", SUM]
     said = CliRunner().invoke(main, arguments)
@@ -359,6 +361,7 @@ def trial(name: str, header: str, rows: list[str], *asked: str, code: int) -> Re
     return done
 
 
+@pytest.mark.slow
 def test_web_visits_payroll_and_a_clinics_months_get_a_decision() -> None:
     rng = np.random.default_rng(5)
     start = datetime.datetime(2026, 1, 1, 9)

@@ -7,6 +7,7 @@ import json
 import re
 import shlex
 import sys
+from functools import cache
 from pathlib import Path
 
 import click
@@ -114,6 +115,7 @@ def test_a_module_is_run_by_the_python_that_runs_it(monkeypatch: pytest.MonkeyPa
     assert Path(program().split()[0]).name == Path(sys.executable).name
 
 
+@cache
 def hints() -> dict[str, str]:
     """Each text after "Hint:" in the source, as the command line prints it, with the file that has it last."""
     found = {}
@@ -148,6 +150,7 @@ PYTHON_ALONE = re.compile(
 )
 
 
+@pytest.mark.slow
 def test_hints_name_options_on_the_command_line_and_no_arguments_of_python() -> None:
     options = {option for command in every_command() for option in options_of(command)}
     assert len(options) > 60
@@ -173,6 +176,7 @@ def options_of(command: click.Command) -> set[str]:
     return {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
 
 
+@pytest.mark.slow
 def test_every_command_in_a_hint_is_one() -> None:
     named = commands_in_hints()
     assert len(named) > 8, named
@@ -209,6 +213,7 @@ def test_a_refused_query_says_what_to_write(rows: pd.DataFrame, query: str, hint
     assert run(*AUDIT, "--query", better).exit_code == 0
 
 
+@pytest.mark.slow
 def test_a_table_whose_cells_come_and_go_is_asked_for_cell_by_cell(rows: pd.DataFrame) -> None:
     """Noise hides no row that one person makes; counts of each kind, 0 where there is none, are a table it can hide."""
     rows["colour"] = np.where((rows["who"] == 3) & (rows["day"] % 5 == 0), "rare", "usual")
@@ -224,6 +229,7 @@ def test_a_table_whose_cells_come_and_go_is_asked_for_cell_by_cell(rows: pd.Data
     assert run("noise", "c.empriv", "--epsilon", "0.5", "--delta", "0.05").exit_code == 0
 
 
+@pytest.mark.slow
 def test_noise_is_not_suggested_for_tables_of_databases_that_are_not_alike(rows: pd.DataFrame) -> None:
     """`empriv noise` saves none for them."""
     wild = rows["day"] >= 20

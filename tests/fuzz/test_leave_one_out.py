@@ -1,7 +1,7 @@
 """Random tables and random queries: leaving each individual out, against really deleting their rows.
 
-Two hundred pairs of table and query with DuckDB, where every fifth table is read from a SQLite file, and fewer with
-PostgreSQL and Spark. ``EMPRIV_FUZZ=2000`` tries as many with each, from the same seed on.
+A hundred and twenty pairs of table and query with DuckDB, where every fifth table is read from a SQLite file, and fewer
+with PostgreSQL and Spark. ``EMPRIV_FUZZ=2000`` tries as many with each, from the same seed on.
 """
 
 from __future__ import annotations
@@ -318,8 +318,7 @@ def compare(
     return count
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", tables(200))
+@pytest.mark.parametrize("seed", tables(120))
 def test_leaving_out_is_deleting(seed: int, tmp_path: Path) -> None:
     def source(connection: duckdb.DuckDBPyConnection) -> Any:
         if seed % 5 == 4:
@@ -330,7 +329,7 @@ def test_leaving_out_is_deleting(seed: int, tmp_path: Path) -> None:
 
 
 @NEEDED
-@pytest.mark.parametrize("seed", tables(30))
+@pytest.mark.parametrize("seed", tables(10))
 def test_leaving_out_is_deleting_with_postgresql(seed: int, server: Server) -> None:
     def source(connection: duckdb.DuckDBPyConnection) -> str:
         server.put("fuzz", connection.sql("FROM master").to_arrow_table())

@@ -89,7 +89,6 @@ def figures(case: Case) -> tuple[Any, Any]:
     return risk, risk.delta_i(EPSILONS)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_what_is_measured_keeps_the_laws(group: int) -> None:
     measured = 0

@@ -9,13 +9,13 @@ from empriv import Results
 from empriv.judge import cover, gate, lower, noisy_laws, upper
 from empriv.judge.cover import dither
 from empriv.judge.noise_kernels import KINDS, NoiseKernel, alone
-from empriv.measuring.line.atoms import split
+from empriv.measuring.line.atoms import take_atoms_out
 
 SHIFTS = [(0.1, 0.4), (1.0, 1.2)]
 
 
 def people_of(q, without):
-    return split(Results.from_arrays(q, without), look=False)
+    return take_atoms_out(Results.from_arrays(q, without), look=False)
 
 
 def truth_of_normal(move, epsilon, scale=0.0):

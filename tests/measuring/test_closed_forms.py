@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,20 +27,18 @@ def _laplace_quantiles(n: int, scale: float) -> np.ndarray:
 
 
 @pytest.mark.parametrize("ratio", RATIOS)
-def test_two_single_laplace_kernels_are_the_laplace_mechanism(ratio: float) -> None:
+@pytest.mark.parametrize(
+    ("kernel", "closed", "loss"),
+    [
+        ("laplace", laplace_shift, privacy_loss_mechanism.LaplacePrivacyLoss),
+        ("gaussian", gaussian_shift, privacy_loss_mechanism.GaussianPrivacyLoss),
+    ],
+)
+def test_two_single_kernels_are_the_mechanism_of_their_name(ratio: float, kernel: str, closed: Any, loss: Any) -> None:
     h = 0.7
-    found = empriv.measure([5.0], [[5.0 - ratio * h]], density=empriv.Kde("laplace", h)).delta_i(EPSILONS)[0]
-    witness = privacy_loss_mechanism.LaplacePrivacyLoss(h, sensitivity=ratio * h)
-    assert found == pytest.approx([laplace_shift(ratio * h, h, epsilon) for epsilon in EPSILONS], abs=1e-9)
-    assert found == pytest.approx([witness.get_delta_for_epsilon(epsilon) for epsilon in EPSILONS], abs=1e-9)
-
-
-@pytest.mark.parametrize("ratio", RATIOS)
-def test_two_single_gaussian_kernels_are_the_gaussian_mechanism(ratio: float) -> None:
-    h = 0.7
-    found = empriv.measure([5.0], [[5.0 - ratio * h]], density=empriv.Kde("gaussian", h)).delta_i(EPSILONS)[0]
-    witness = privacy_loss_mechanism.GaussianPrivacyLoss(h, sensitivity=ratio * h)
-    assert found == pytest.approx([gaussian_shift(ratio * h, h, epsilon) for epsilon in EPSILONS], abs=1e-9)
+    found = empriv.measure([5.0], [[5.0 - ratio * h]], density=empriv.Kde(kernel, h)).delta_i(EPSILONS)[0]
+    witness = loss(h, sensitivity=ratio * h)
+    assert found == pytest.approx([closed(ratio * h, h, epsilon) for epsilon in EPSILONS], abs=1e-9)
     assert found == pytest.approx([witness.get_delta_for_epsilon(epsilon) for epsilon in EPSILONS], abs=1e-9)
 
 

@@ -14,6 +14,7 @@ from hypothesis.extra.numpy import arrays
 from scipy import integrate
 
 import empriv
+from table_results import of_entries
 
 FEW = settings(derandomize=True, max_examples=25, deadline=None, database=None)
 EPSILONS = np.array([0.0, 0.05, 0.1, 0.4, 1.0, 3.0])
@@ -158,18 +159,9 @@ def _sparse(q: np.ndarray, q_without: np.ndarray) -> empriv.Results:
     """The same results with an entry only where the individual makes a difference."""
     present = (q_without != q).reshape(*q_without.shape[:2], -1).any(axis=-1)
     person, database = np.nonzero(present)
-    entry_q = q_without[person, database]
-    return empriv.Results(
-        q=q,
-        outcomes=np.zeros(q.shape, np.int8),
-        databases=np.arange(len(q)),
-        individuals=np.arange(len(q_without)),
-        starts=np.concatenate([[0], np.cumsum(present.sum(axis=1))]).astype(np.int64),
-        entry_database=database.astype(np.int32),
-        entry_q=entry_q,
-        entry_outcomes=np.zeros(entry_q.shape, np.int8),
-        draws=None if q.ndim == 1 else q.shape[1],
-    )
+    starts = np.concatenate([[0], np.cumsum(present.sum(axis=1))])
+    draws = None if q.ndim == 1 else q.shape[1]
+    return of_entries(q, database, q_without[person, database], starts, draws=draws)
 
 
 @pytest.mark.parametrize("density", [empriv.Kde(), empriv.VariableKde("gaussian"), empriv.Ecdf()])

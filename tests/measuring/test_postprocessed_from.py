@@ -43,6 +43,7 @@ def data() -> empriv.Databases:
     return empriv.databases(frame, database="day", individual="who")
 
 
+@pytest.mark.slow
 def test_figures_and_bounds_are_not_above_those_of_the_answers() -> None:
     answers = sums()
     plain, capped = empriv.measure(answers), empriv.measure(rounded(answers))
@@ -74,6 +75,7 @@ def test_the_cap_is_said_when_it_bites() -> None:
     assert empriv.measure(silent).delta(0.1) == 0.0
 
 
+@pytest.mark.slow
 def test_publishing_again_is_capped_too() -> None:
     answers = sums(people=4)
     made = replace(answers, q=np.round(answers.q, 1), entry_q=np.round(answers.entry_q, 1), postprocessed_from=answers)
@@ -91,6 +93,7 @@ def test_a_stated_bandwidth_is_taken_at_its_word() -> None:
     np.testing.assert_array_equal(capped.delta_i(EPSILONS), alone.delta_i(EPSILONS))
 
 
+@pytest.mark.slow
 def test_post_keeps_the_answers_it_was_applied_to(data: empriv.Databases, tmp_path: Path) -> None:
     plain = empriv.audit(data, "sum(x)", epsilon=0.1)
     audit = empriv.audit(data, "sum(x)", post=to_ten, epsilon=0.1)
@@ -147,6 +150,7 @@ def test_what_was_postprocessed_from_other_entries_is_refused() -> None:
     assert first.with_databases(replace(rest, postprocessed_from=None)).postprocessed_from is None
 
 
+@pytest.mark.slow
 def test_protocols_on_answers_and_noise_are_capped(data: empriv.Databases) -> None:
     raw = protocols.plain("sum(x)")
     plain = empriv.measure(raw.collect(data))

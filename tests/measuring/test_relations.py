@@ -43,6 +43,7 @@ def test_cells_of_a_table_with_margins() -> None:
     assert len(cells_to_hide(results, ["11", "12"])) == 2  # both follow by the columns
 
 
+@pytest.mark.slow
 def test_what_follows_against_least_squares() -> None:
     """A cell follows if and only if tables that agree in all published cells agree in it."""
     rng = np.random.default_rng(3)

@@ -13,6 +13,7 @@ from empriv.measuring.densities.selection import Score, spread, spreads
 from empriv.measuring.line.risk import Risk
 from empriv.results import FloatArray, IntArray
 from empriv.validate.checks import leaks
+from table_results import of_entries
 
 RNG = np.random.default_rng(3)
 Q = RNG.normal(0, 1, 30)
@@ -22,16 +23,12 @@ Q_WITHOUT = Q - np.stack([np.full(30, 0.05), RNG.exponential(0.5, 30), np.zeros(
 def sparse(q: list[float], codes: list[int], entries: dict[int, dict[int, tuple[float, int]]]) -> empriv.Results:
     """Results from {individual: {database: (value, outcome)}}."""
     flat = [(i, j, *entry) for i in sorted(entries) for j, entry in sorted(entries[i].items())]
-    return empriv.Results(
-        q=np.array(q),
-        outcomes=np.array(codes, np.int8),
-        databases=np.arange(len(q)),
+    _, at, values, entry_codes = zip(*flat, strict=True)
+    return of_entries(
+        np.array(q), at, np.array(values), np.cumsum([0, *(len(entries[i]) for i in sorted(entries))]),
+        outcomes=np.array(codes, np.int8), entry_outcomes=np.array(entry_codes, np.int8),
         individuals=np.array(sorted(entries)),
-        starts=np.concatenate(([0], np.cumsum([len(entries[i]) for i in sorted(entries)]))),
-        entry_database=np.array([j for _, j, _, _ in flat], np.int32),
-        entry_q=np.array([value for *_, value, _ in flat]),
-        entry_outcomes=np.array([code for *_, code in flat], np.int8),
-    )
+    )  # fmt: skip
 
 
 # Outcomes that are no numbers
@@ -145,6 +142,7 @@ def test_the_table_ranks_the_riskiest_first() -> None:
     assert len(risk.individuals(0.1, top=2)["individual"]) == 2
 
 
+@pytest.mark.slow
 def test_densities_integrate_to_one() -> None:
     risk = empriv.measure(Q, Q_WITHOUT)
     x = np.linspace(-30, 30, 200_001)

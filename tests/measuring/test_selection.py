@@ -316,6 +316,7 @@ def test_best_of_takes_the_candidate_of_the_best_out_of_sample_likelihood() -> N
     assert len(risk.density.scores) >= len(candidates)
 
 
+@pytest.mark.slow
 def test_best_of_without_candidates_tells_heavy_tails_from_light_ones() -> None:
     rng = np.random.default_rng(3)
     for q, heavy in ((rng.standard_t(2, 400), True), (rng.normal(size=400), False)):

@@ -18,6 +18,7 @@ from empriv.measuring.series.composition import (
 )
 from empriv.measuring.series.effect_size import l_moments, moments, near_edges, regular, upper_means
 from empriv.measuring.series.repeated import previous_weights
+from table_results import of_entries
 
 EPSILONS = np.array([0.0, 0.1, 1.0])
 
@@ -181,6 +182,7 @@ def test_one_publication_is_the_risk_itself_and_more_never_tell_less():
     assert risk.repeated(365).repeated(12).delta(1.0) == risk.repeated(12).delta(1.0)
 
 
+@pytest.mark.slow
 def test_the_estimate_is_near_the_truth_of_normal_laws():
     estimates = [shifted(seed=seed).repeated(52).delta(1.0) for seed in range(12)]
     truth = float(gaussian_delta(0.1 * np.sqrt(52), 1.0))
@@ -188,6 +190,7 @@ def test_the_estimate_is_near_the_truth_of_normal_laws():
     assert abs(np.median(estimates) - 3 * truth) > 0.35 * truth
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", ["normal", "gamma"])
 def test_the_upper_figure_covers_where_the_estimate_does_not(law):
     from scipy.special import gammainc
@@ -207,6 +210,7 @@ def test_the_upper_figure_covers_where_the_estimate_does_not(law):
     assert np.median(upper) < 1
 
 
+@pytest.mark.slow
 def test_bounds_hold_the_estimate_and_those_of_one_publication():
     risk = shifted(people=3)
     year = risk.repeated(52)
@@ -323,13 +327,8 @@ def test_people_in_few_databases_are_as_if_all_databases_listed_them():
     d = np.where(rng.random((5, 90)) < 0.2, 0.4, 0.0)
     listed = empriv.measure(q, q - d)
     rows = [np.flatnonzero(row) for row in d]
-    results = replace(
-        listed.results,
-        starts=np.concatenate(([0], np.cumsum([len(row) for row in rows]))),
-        entry_database=np.concatenate(rows).astype(np.int32),
-        entry_q=np.concatenate([q[row] - 0.4 for row in rows]),
-        entry_outcomes=np.zeros(sum(map(len, rows)), np.int8),
-    )
+    at, starts = np.concatenate(rows), np.concatenate(([0], np.cumsum([len(row) for row in rows])))
+    results = of_entries(q, at, q[at] - 0.4, starts)
     np.testing.assert_allclose(
         empriv.measure(results).repeated(30).delta_i(1.0), listed.repeated(30).delta_i(1.0), rtol=1e-9
     )

@@ -15,7 +15,7 @@ from empriv.measuring.tables.directions import cell_results
 from empriv.measuring.tables.fit import fit_table, shrinkage
 from empriv.results import Outcome, Results
 from empriv.validate.checks import checks
-from table_results import always, gaussian_delta, table, unit
+from table_results import always, gaussian_delta, of_entries, table, unit
 
 N = 365
 
@@ -140,12 +140,9 @@ def test_a_cell_alone_has_entries_where_somebody_changes_it(draws):
     size = (n, *(() if draws is None else (draws,)), d)
     q = rng.normal(size=size)
     change = rng.normal(size=(people, *size)) * (rng.random((people, n, *(1,) * (len(size) - 2), d)) < 0.3)
-    results = Results(
-        q=q, outcomes=np.zeros(size, np.int8), databases=np.arange(n), individuals=np.arange(people),
-        starts=np.arange(people + 1) * n, entry_database=np.tile(np.arange(n, dtype=np.int32), people),
-        entry_q=(q - change).reshape(people * n, *size[1:]), entry_outcomes=np.zeros((people * n, *size[1:]), np.int8),
-        components=("a", "b", "c", "d"), draws=draws,
-    )  # fmt: skip
+    entry_q = (q - change).reshape(people * n, *size[1:])
+    starts, names = np.arange(people + 1) * n, ("a", "b", "c", "d")
+    results = of_entries(q, np.tile(np.arange(n), people), entry_q, starts, components=names, draws=draws)
     influences = measure_table(results).influences
     for cell, name in enumerate(results.components):
         alone, whole = cell_results(influences, cell), results.component(name)
@@ -171,12 +168,8 @@ def test_cells_that_come_and_go_are_outcomes():
     shown = np.flatnonzero(~hidden)[:80]
     entry_codes, entry_q = results.entry_outcomes.copy(), results.entry_q.copy()
     entry_codes[shown, 0], entry_q[shown, 0] = Outcome.NULL, np.nan
-    turning = Results(**{**vars_of(results), "entry_q": entry_q, "entry_outcomes": entry_codes})
+    turning = replace(results, entry_q=entry_q, entry_outcomes=entry_codes)
     assert measure_table(turning).delta_i(0.1)[0] > 0.15
-
-
-def vars_of(results):
-    return {name: getattr(results, name) for name in results.__dataclass_fields__}
 
 
 def test_cells_of_nobody_else_give_somebody_away_together():
@@ -242,18 +235,9 @@ def test_draws_of_a_randomised_query():
     rng = np.random.default_rng(13)
     base = 100 + rng.normal(size=(100, 3))
     q = base[:, None, :] + rng.laplace(size=(100, 4, 3))
-    results = Results(
-        q=q,
-        outcomes=np.zeros(q.shape, np.int8),
-        databases=np.arange(100),
-        individuals=np.arange(2),
-        starts=np.array([0, 100, 200]),
-        entry_database=np.tile(np.arange(100, dtype=np.int32), 2),
-        entry_q=np.concatenate((q - 0.5 * unit(3, 0), q - 0.5 * unit(3, 0, 1))),
-        entry_outcomes=np.zeros((200, 4, 3), np.int8),
-        components=("a", "b", "c"),
-        draws=4,
-    )
+    entry_q = np.concatenate((q - 0.5 * unit(3, 0), q - 0.5 * unit(3, 0, 1)))
+    names = ("a", "b", "c")
+    results = of_entries(q, np.tile(np.arange(100), 2), entry_q, [0, 100, 200], components=names, draws=4)
     risk = measure_table(results)
     assert isinstance(risk, TableRisk)
     first, both = risk.delta_i(0.1)
@@ -288,6 +272,7 @@ def weekly(seed, n=200):
     return replace(table(q, people), databases=dates.astype(str))
 
 
+@pytest.mark.slow
 def test_what_everybody_knows_is_taken_out_of_every_cell():
     results = weekly(0)
     risk = measure_given_table(results, empriv.Given("auto"))
@@ -312,6 +297,7 @@ def test_the_previous_table_is_known_along_its_axes():
         measure_given_table(results, empriv.Given(np.random.default_rng(0).normal(size=(200, 200))))
 
 
+@pytest.mark.slow
 def test_an_audit_of_a_table_counts_the_calendar_as_known_by_itself(tmp_path):
     audit = empriv.audit(weekly(2))
     assert audit.against is not None

@@ -8,6 +8,7 @@ import pytest
 import empriv
 from empriv.measuring.tables import TableRisk, measure_table
 from empriv.results import Outcome, Results
+from table_results import of_entries
 
 EPSILONS = [0.1, 1.0]
 WARDS, AGES = 3, 3
@@ -31,17 +32,13 @@ def published(
     everyone = moves.sum(axis=0) + also
     person, database = np.nonzero(moves.any(axis=2))
     without = everyone[database] - moves[person, database]
-    return Results(
-        q=np.where(everyone >= least, everyone, np.nan),
+    starts = np.concatenate(([0], np.cumsum(np.bincount(person, minlength=len(moves)))))
+    return of_entries(
+        np.where(everyone >= least, everyone, np.nan), database, np.where(without >= least, without, np.nan), starts,
         outcomes=np.where(everyone >= least, Outcome.NUMBER, Outcome.NULL).astype(np.int8),
-        databases=np.arange(moves.shape[1]),
-        individuals=np.arange(len(moves)),
-        starts=np.concatenate(([0], np.cumsum(np.bincount(person, minlength=len(moves))))).astype(np.int64),
-        entry_database=database.astype(np.int32),
-        entry_q=np.where(without >= least, without, np.nan),
         entry_outcomes=np.where(without >= least, Outcome.NUMBER, Outcome.NULL).astype(np.int8),
         components=tuple(f"cell {cell}" for cell in range(moves.shape[2])),
-    )
+    )  # fmt: skip
 
 
 def with_margins(*which: str) -> np.ndarray:
@@ -51,6 +48,7 @@ def with_margins(*which: str) -> np.ndarray:
     return np.hstack((np.eye(WARDS * AGES), *(every[name] for name in which)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", [("wards",), ("ages",), ("all",), ("wards", "ages", "all")])
 def test_margins_of_cells_that_come_and_go_change_nobody(which: tuple[str, ...]) -> None:
     moves = counts()

@@ -99,7 +99,6 @@ def temporary(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("blow", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_rows_and_workers_go(tmp_path: Path, temporary: Path, blow: signal.Signals) -> None:
     script, pids = tmp_path / "script.py", tmp_path / "pids"
@@ -123,7 +122,6 @@ def test_rows_and_workers_go(tmp_path: Path, temporary: Path, blow: signal.Signa
     assert list(temporary.glob("empriv-*")) == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("blow", [signal.SIGTERM, signal.SIGHUP])
 def test_a_command_ends_in_order(tmp_path: Path, temporary: Path, blow: signal.Signals) -> None:
     rng = np.random.default_rng(0)
@@ -165,7 +163,6 @@ def test_only_what_is_surely_left_behind_is_swept(temporary: Path) -> None:
     assert not Path(path).exists()
 
 
-@pytest.mark.slow
 def test_many_processes_at_once_do_not_sweep_each_other(temporary: Path) -> None:
     code = (
         "import sys\nfrom pathlib import Path\nfrom empriv.base.scratch import scratch_directory\n"

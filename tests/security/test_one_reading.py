@@ -210,7 +210,6 @@ OWN = ["s0", "s1", "s2", "a0", "k0", "q0", "m0", "o0_low", "call0", "empriv_rows
        "EMPRIV_a0", "empriv_data"]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", OWN)
 @pytest.mark.parametrize(
     "place",
     [
@@ -219,8 +218,9 @@ OWN = ["s0", "s1", "s2", "a0", "k0", "q0", "m0", "o0_low", "call0", "empriv_rows
         "SELECT avg(x) FROM {}", "SELECT kind, avg(x) FROM data GROUP BY kind, {}",
     ],
 )  # fmt: skip
-def test_own_names_are_nobodys(place: str, name: str) -> None:
-    refused(place.format(name))
+def test_own_names_are_nobodys(place: str) -> None:
+    for name in OWN if place.endswith("{}) FROM data") else OWN[::4]:
+        refused(place.format(name))
 
 
 OF_N = (
@@ -231,22 +231,26 @@ OF_N = (
 )
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["s0", "s2", "a0", "k0", "q0", "m0", "r", "p", "t", "d", "g", "code", "label", "flagged", "tied", "n0", "call0"],
-)
-def test_columns_called_like_own_ones_give_right_answers(name: str) -> None:
-    data = empriv.databases(ROWS.rename(columns={"n": name}), database="day", individual="who")
+def test_columns_called_like_own_ones_give_right_answers() -> None:
+    """All of them at once, each with the values of n."""
+    names = ["s0", "s2", "a0", "k0", "q0", "m0", "r", "p", "t", "d", "g", "code", "label", "flagged", "tied", "n0",
+             "call0"]  # fmt: skip
+    data = empriv.databases(ROWS.assign(**dict.fromkeys(names, ROWS.n)), database="day", individual="who")
     with empriv.DuckDBEngine().session(data) as session:
         for query in OF_N:
-            one, other = answered(session, query_of(query.format(name)))[0], collected(ROWS, query.format("n"))
-            np.testing.assert_array_equal(one.q, other.q)
-            np.testing.assert_array_equal(one.entry_q, other.entry_q)
+            other = collected(ROWS, query.format("n"))
+            for name in names:
+                one = answered(session, query_of(query.format(name)))[0]
+                np.testing.assert_array_equal(one.q, other.q, err_msg=name)
+                np.testing.assert_array_equal(one.entry_q, other.entry_q, err_msg=name)
+
+
+# 04b: valid in DuckDB, and bound to an internal state of that name once.
+DERIVED = "SELECT s2, avg(x) FROM (SELECT *, 1 AS s2 FROM data) q GROUP BY s2"
 
 
 def test_a_derived_column_called_like_an_own_one() -> None:
-    """04b: valid in DuckDB, and bound to an internal state of that name once."""
-    found = collected(ROWS, "SELECT s2, avg(x) FROM (SELECT *, 1 AS s2 FROM data) q GROUP BY s2")
+    found = collected(ROWS, DERIVED)
     np.testing.assert_allclose(found.q.ravel(), collected(ROWS, "avg(x)").q)
 
 
@@ -494,11 +498,5 @@ def test_the_same_is_refused_on_spark(spark: Any) -> None:
                 admit(session, query_of(query))
         sent = session._admitted(parse_one("SELECT sum(x) AS empriv_q0 FROM data", dialect="duckdb"), session._views)
         assert f"`empriv_{session.nonce}_q0`" in sent
-
-
-@JAVA
-@SPARK
-def test_a_derived_column_called_like_an_own_one_on_spark(spark: Any) -> None:
-    query = "SELECT s2, avg(x) FROM (SELECT *, 1 AS s2 FROM data) q GROUP BY s2"
-    found = empriv.collect(made(ROWS), query, engine=empriv.SparkEngine(spark), progress=False)
-    np.testing.assert_allclose(found.q.ravel(), collected(ROWS, "avg(x)").q)
+        found = answered(session, query_of(DERIVED), show=False)[0]
+        np.testing.assert_allclose(found.q.ravel(), collected(ROWS, "avg(x)").q)

@@ -46,7 +46,6 @@ def test_an_audit_refuses_undeclared_chance_and_names_draws(data: Any, function:
         empriv.audit(data, function, jobs=1, progress=False)
 
 
-@pytest.mark.slow
 def test_other_processes_refuse_it_too(data: Any) -> None:
     with pytest.raises(QueryError, match=r"must give the same answer each time .* `draws=`"):
         empriv.audit(data, UNDECLARED["random"], jobs=2, progress=False)

@@ -19,7 +19,7 @@ from empriv.judge.noise_kernels import NoiseKernel, kernel_of
 from empriv.measuring.densities.density import Ecdf
 from empriv.results import FloatArray, Outcome, Results
 from empriv.validate.bounds import bounds, upper_total_risk
-from table_results import gaussian_delta
+from table_results import gaussian_delta, of_entries
 
 RUNS, LEAST = 60, 54
 
@@ -32,16 +32,8 @@ def paired(rng: np.random.Generator, n: int, shift: float) -> tuple[FloatArray, 
 def results_with_nulls(n: int = 80, there: int = 40) -> Results:
     """Somebody without whom there is no answer on the first databases."""
     q = np.random.default_rng(8).normal(size=n)
-    return Results(
-        q=q,
-        outcomes=np.zeros(n, np.int8),
-        databases=np.arange(n),
-        individuals=np.arange(1),
-        starts=np.array([0, there]),
-        entry_database=np.arange(there, dtype=np.int32),
-        entry_q=np.full(there, np.nan),
-        entry_outcomes=np.full(there, Outcome.NULL, np.int8),
-    )
+    codes = np.full(there, Outcome.NULL, np.int8)
+    return of_entries(q, range(there), np.full(there, np.nan), entry_outcomes=codes)
 
 
 def test_bounds_have_seven_fields_and_no_more() -> None:
@@ -64,6 +56,7 @@ def test_permuting_individuals_and_reflecting_results() -> None:
     assert np.all(found.upper >= 1 - 0.05 ** (1 / 60))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.0, 0.5])
 def test_bounds_hold_and_those_of_another_truth_do_not(noise: float) -> None:
     """The truth for a shift of 0.5 sd is accepted; of data that move by 0.2 sd alone, their bounds seldom cover it."""
@@ -193,6 +186,7 @@ def odd_results() -> dict[str, Results]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", odd_results())
 def test_nothing_crashes_and_no_lower_bound_is_above_an_upper_one(name: str) -> None:
     risk = empriv.measure(odd_results()[name])

@@ -20,12 +20,7 @@ from empriv.validate.checks import checks, iid_check, modes, others_check, tail_
 from empriv.validate.verdict import verdict
 from empriv.words import sentences as words
 from empriv.words.message import Message
-
-
-def people(rng: np.random.Generator, n: int, count: int, size: float) -> tuple[FloatArray, FloatArray]:
-    """A sum over many, and without each of some: contributions lognormal."""
-    q = rng.normal(size=n)
-    return q, q - size * rng.lognormal(0, 0.3, (count, n))
+from table_results import of_entries, people
 
 
 def by_code(found: tuple[Message, ...]) -> dict[str, Message]:
@@ -162,13 +157,9 @@ def test_numbers_show_their_digits_alone(value: float, said: str) -> None:
 
 def who_comes(others: FloatArray, days: FloatArray) -> Results:
     """One person, who adds a little on these days."""
-    q, codes = others.copy(), np.zeros(len(others), np.int8)
+    q = others.copy()
     q[days] += 0.1
-    return Results(
-        q=q, outcomes=codes, databases=np.arange(len(q)), individuals=np.array(["a"]),
-        starts=np.array([0, len(days)]), entry_database=days.astype(np.int32), entry_q=others[days],
-        entry_outcomes=codes[days],
-    )  # fmt: skip
+    return of_entries(q, days, others[days])
 
 
 @pytest.mark.slow

@@ -85,6 +85,7 @@ def test_two_peaks_leave_something_flat(name, seen):
     assert alarms >= 0.9 if seen else alarms <= 0.1
 
 
+@pytest.mark.slow
 def test_cells_that_are_tested_together_cause_no_more_alarms_than_one():
     law = families.made("Student 3 factors", D)
     alarms, p = 0, np.ones(0)
@@ -162,6 +163,7 @@ def test_differences_and_cells_of_their_own_are_leaks_and_cells_apart_do_not_ben
     assert not bends(measure_table(moved_by_one(other, np.array([3.0, 0, 0, 0]))))
 
 
+@pytest.mark.slow
 def test_a_law_that_is_smeared_is_seen_in_a_cell_that_others_outshine():
     """Sixteen normal cells are moved more, in units of their residuals; two exponential ones give more away."""
     rng = np.random.default_rng(1)
@@ -190,6 +192,7 @@ def test_cells_that_are_too_many_to_test_do_not_pass():
     assert objected_places(risk).tolist() == [0]
 
 
+@pytest.mark.slow
 def test_what_bends_is_seen_and_then_only_noise_counts():
     def risk_of(q: FloatArray) -> TableRisk:
         return measure_table(moved_by_one(q, 0.05 * np.eye(q.shape[1])[0]))

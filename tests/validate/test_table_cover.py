@@ -30,6 +30,7 @@ def related(rng: np.random.Generator, d: int, n: int = N) -> FloatArray:
 
 
 class TestScore:
+    @pytest.mark.slow
     def test_of_normal_numbers_it_is_that_of_their_distance(self) -> None:
         x = np.random.default_rng(0).normal(size=(20_000, 3))
         move = np.array([0.3, -0.2, 0.1])
@@ -114,6 +115,7 @@ class TestCover:
 
 
 class TestVerdict:
+    @pytest.mark.slow
     def test_somebody_small_passes_and_somebody_large_fails(self) -> None:
         q = related(np.random.default_rng(5), 5)
         days = np.arange(0, N, 10)
@@ -134,6 +136,7 @@ class TestVerdict:
         # the same with enough noise
         assert verdict(measure_table(table(q, [small, large])), epsilon=0.1, delta=0.05, noise=200.0) == "pass"
 
+    @pytest.mark.slow
     def test_many_kinds_of_days_are_put_in_order(self) -> None:
         rng = np.random.default_rng(6)
         q = related(rng, 6)
@@ -159,6 +162,7 @@ class TestVerdict:
         assert verdict(risk, epsilon=0.1, delta=0.05) == "fail"
         assert any(check.code == "exact-leak" for check in checks(risk, 0.1))
 
+    @pytest.mark.slow
     def test_changing_what_is_shown_counts_as_telling_for_certain(self) -> None:
         q = 100 + np.random.default_rng(8).normal(size=(N, 4))
         codes = np.zeros(q.shape, np.int8)

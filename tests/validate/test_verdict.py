@@ -15,12 +15,7 @@ from empriv.errors import InputError
 from empriv.results import FloatArray, Results
 from empriv.validate.bounds import make_bounds
 from empriv.validate.verdict import verdict
-
-
-def people(rng: np.random.Generator, n: int, count: int, size: float) -> tuple[FloatArray, FloatArray]:
-    """A sum over many, and without each of some: contributions lognormal."""
-    q = rng.normal(size=n)
-    return q, q - size * rng.lognormal(0, 0.3, (count, n))
+from table_results import people
 
 
 @pytest.mark.slow

@@ -113,9 +113,9 @@ def _nouns(settings: Settings) -> Nouns:
 
 def _known_in_words(settings: Settings) -> tuple[str, ...]:
     from empriv.auditing.knowledge import knows
-    from empriv.measuring.given.reader_knowledge import Given, as_said
+    from empriv.measuring.given.reader_knowledge import Given, parse_known
 
-    said = as_said(settings.known or AUTO).known
+    said = parse_known(settings.known or AUTO).known
     if said is None or settings.ledger is not None:
         return ()
     if isinstance(said, Given) and said.only_auto:

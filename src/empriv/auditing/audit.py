@@ -24,7 +24,7 @@ from empriv.auditing.releasing import release_through
 from empriv.auditing.summary import (
     Outcomes,
     Summary,
-    outcomes_of,
+    outcome_summary,
     summarise,
     tail_sentence,
     with_validity,
@@ -39,7 +39,7 @@ from empriv.auditing.updating import (
 )
 from empriv.base.arguments import finite_epsilon, one_of, probability, rising_epsilons, whole_number
 from empriv.base.storage import write_archive
-from empriv.base.targets import Target
+from empriv.base.targets import PRESENCES, Target
 from empriv.collecting.origins import Origin
 from empriv.errors import InputError
 from empriv.judge.noise_kernels import NoiseGiven
@@ -54,7 +54,7 @@ from empriv.validate import Bounds, Verdict
 from empriv.validate.bounds import bounds, publications
 from empriv.validate.checks import checks
 from empriv.validate.covers import CoverByCell, WhoMoved, cover, cover_by_cell, moved
-from empriv.validate.verdict import PASS, PRESENCES, on_the_day, verdict
+from empriv.validate.verdict import PASS, on_the_day, verdict
 from empriv.words.decision import Decision, decide
 from empriv.words.message import Message
 from empriv.words.sentences import Nouns, database_noun, individual_noun
@@ -433,7 +433,7 @@ class Audit:
     @cached_property
     def outcomes(self) -> Outcomes:
         """Results that are not plain numbers, and point masses."""
-        return outcomes_of(self.once)
+        return outcome_summary(self.once)
 
     def bounds_at_first(self, epsilons: Several) -> Bounds:
         """Bounds at the first of these epsilons, or at all of them where they are known, as in a report."""

@@ -30,7 +30,7 @@ from empriv.measuring.given.regression import all_positive
 from empriv.measuring.line.risk import Risk, measure_line
 from empriv.results import FloatArray, IntArray, Outcome, Results
 from empriv.validate.checks import leaks
-from empriv.validate.covers import moves_as_it_is
+from empriv.validate.covers import moves_without_noise
 from empriv.validate.line_bounds import bound_inputs, upper_of_people
 from empriv.words.message import Message
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 ENTRIES_AT_ONCE = 4_000_000
 """Of results that are in memory already."""
-Known = Callable[[Results, bool], tuple[GivenRisk | None, Message | None]]
+FindKnown = Callable[[Results, bool], tuple[GivenRisk | None, Message | None]]
 """From results with everyone, and whether logarithms may be taken of them all: what is regressed out of them as known,
 or why nothing is."""
 
@@ -119,7 +119,7 @@ class ChunkModel:
 def model_of(
     everyone: Results,
     options: ChunkOptions,
-    known: Known,
+    known: FindKnown,
     *,
     people: int,
     n_components: int | None,
@@ -167,7 +167,7 @@ def measure_chunk(model: ChunkModel, chunk: Results, *, each: bool = False) -> M
         epsilon_at = epsilon_i.max(axis=0, initial=0.0)
     else:
         epsilon_at = np.array([risk.epsilon(delta) for delta in model.deltas])
-    done = moves_as_it_is(risk, bound_inputs(risk).marked)
+    done = moves_without_noise(risk, bound_inputs(risk).marked)
     moves = np.stack((done.largest, done.largest_sizes, done.weight), axis=1)
     rows = most_exposed_rows(delta_i, influence, moves, labels=chunk.individuals, keep=model.keep)
     codes = chunk.entry_outcomes[chunk.entry_outcomes != Outcome.NUMBER]
@@ -212,7 +212,7 @@ def measure_within_memory(model: ChunkModel, chunk: Results, *, each: bool = Fal
 def measure_stream(
     streamed: Stream,
     options: ChunkOptions,
-    known: Known,
+    known: FindKnown,
     *,
     query: str,
     checkpoint: str | PathLike[str] | None,
@@ -251,7 +251,7 @@ def measure_stream(
     return model, totals
 
 
-def measure_results(results: Results, options: ChunkOptions, known: Known) -> tuple[ChunkModel, Totals]:
+def measure_results(results: Results, options: ChunkOptions, known: FindKnown) -> tuple[ChunkModel, Totals]:
     """Measure results that are in memory already."""
     count = None if results.components is None else len(results.components)
     results = options.one_number(results)

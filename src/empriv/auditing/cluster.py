@@ -22,7 +22,7 @@ import numpy.typing as npt
 from empriv.auditing.chunked import (
     ChunkModel,
     ChunkOptions,
-    Known,
+    FindKnown,
     check_component,
     measure_within_memory,
     model_of,
@@ -33,7 +33,7 @@ from empriv.base.progress import progress as progress_bar
 from empriv.base.storage import arrays_from_bytes, arrays_to_bytes
 from empriv.collecting.engines.engine import VALUE, WHERE, WHO
 from empriv.errors import InputError
-from empriv.results import Results, Verified, outcomes_of
+from empriv.results import Results, Verified, outcome_codes
 
 if TYPE_CHECKING:
     from empriv.collecting import Databases
@@ -55,7 +55,7 @@ def measure_on_cluster(
     data: Databases,
     query: Query,
     options: ChunkOptions,
-    known: Known,
+    known: FindKnown,
     *,
     checkpoint: str | PathLike[str] | None,
     results_table: str | None,
@@ -292,7 +292,7 @@ def entries_of(everyone: Results, table: Any) -> Results:
     column = table[VALUE].combine_chunks()
     null = np.asarray(column.is_null().to_numpy(zero_copy_only=False), bool)
     values = np.asarray(column.fill_null(0.0).to_numpy(zero_copy_only=False), np.float64)
-    codes = outcomes_of(values)
+    codes = outcome_codes(values)
     codes[null] = 1
     who = table[WHO].combine_chunks()
     firsts = _firsts(who)

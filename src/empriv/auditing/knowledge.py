@@ -39,7 +39,7 @@ def known_values(known: Known, collect: Callable[[Any], Results] | None, *, data
 
     Parameters
     ----------
-    known : as `as_said` gives it
+    known : as `parse_known` gives it
     collect : asks SQL and functions of every database; None if there are only results: what is known is arrays then
     databases : labels of the results' databases; the values are returned in their order
     """

@@ -29,7 +29,7 @@ from empriv.errors import FileFormatError, InputError
 from empriv.ledger import Ledger, identity_of
 from empriv.measuring import measure
 from empriv.measuring.densities.density import Density, density_from_json, density_or_default
-from empriv.measuring.given.reader_knowledge import AUTO, Given, Known, as_said
+from empriv.measuring.given.reader_knowledge import AUTO, Given, Known, parse_known
 from empriv.measuring.measures import measure_known
 from empriv.noise.noise import Noise
 from empriv.noise.table_noise import TableNoise
@@ -119,7 +119,7 @@ def audit(
     """
     epsilons, density, unit = rising_epsilons(epsilon), density_or_default(density), unit_name(unit)
     noun, targets = noun_name(noun), parse_targets(target)
-    said = as_said(known)
+    said = parse_known(known)
     by_default = isinstance(said.known, Given) and said.known.only_auto
     if paper:
         if said.known is not None and not by_default:

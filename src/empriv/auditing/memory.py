@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from empriv.auditing.chunked import ChunkModel, ChunkOptions, Known, measure_results, measure_stream
+from empriv.auditing.chunked import ChunkModel, ChunkOptions, FindKnown, measure_results, measure_stream
 from empriv.auditing.cluster import everyone_on_cluster, measure_on_cluster
 from empriv.auditing.knowledge import infer_public_knowledge, known_values
 from empriv.auditing.totals import TotalledRisk
@@ -233,7 +233,7 @@ class ChunkRequest:
     results_table: str | None
     options: ChunkOptions
     said: Said
-    known: Known
+    known: FindKnown
     ledger: bool
 
     def needed(self, queries: Sequence[Query], run: Run) -> str | None:
@@ -353,7 +353,7 @@ def fits_on_driver(session: ClusterSession) -> bool:
 
 def known_in_chunks(
     said: Said, density: Density, data: Databases | None = None, engine: Engine | None = None, run: Run | None = None
-) -> Known:
+) -> FindKnown:
     """What readers know, from results with everyone. SQL is asked of everyone alone: nobody's own results are needed.
 
     Without rows (``data`` and what they are asked with), what is known must be arrays.

@@ -71,7 +71,7 @@ def release_through(
         value, database, further = _of_further(results, further, value, database, noise)
         audited, rows = results.with_databases(further), further.rows
     elif database is not None:
-        _check_day(noise, results, database)
+        check_day(noise, results, database)
     if value is None or database is None:
         raise InputError("`value` and `database` must be given, or `rows` of the database that is released from.")
     laws: Mapping[str, Law] = noise.laws if isinstance(noise, TableNoise) else {NOW: noise.law}
@@ -140,7 +140,7 @@ def _of_further(
         further = further.on_databases(np.array(places))
     if further.n_databases != 1:
         raise InputError(f"`rows` must be of one database, got {further.n_databases:,}. Hint: `database` names it.")
-    _check_day(noise, further, further.databases[0])
+    check_day(noise, further, further.databases[0])
     reason = unlike(results, further, moves=not _judges_days(noise))
     if reason is not None:
         raise RefusalError(
@@ -158,7 +158,7 @@ def _judges_days(noise: Noise | TableNoise) -> bool:
     return noise.presence == "both"
 
 
-def _check_day(noise: Noise | TableNoise, results: Results, database: Any) -> None:
+def check_day(noise: Noise | TableNoise, results: Results, database: Any) -> None:
     """Refuse a database on which somebody did more than the answer hides, by that database's own leave-one-out."""
     places = [k for k, label in enumerate(results.databases.tolist()) if label_text(label) == label_text(database)]
     if not _judges_days(noise) or len(places) != 1:

@@ -366,7 +366,7 @@ class Outcomes:
     leaks: tuple[tuple[str, int, float], ...] = ()
 
 
-def outcomes_of(risk: AnyRisk) -> Outcomes:
+def outcome_summary(risk: AnyRisk) -> Outcomes:
     """The outcomes of a risk."""
     risk = risk.unconditional if isinstance(risk, WorstRisk) else risk
     atoms: tuple[NamedAtom, ...] = ()

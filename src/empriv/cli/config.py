@@ -84,9 +84,9 @@ class Settings:
         if self.paper and set(self.known) - {NOTHING}:
             raise InputError("`paper` must not be given with `known`: it counts nothing as known.")
         if self.known:
-            from empriv.measuring.given.reader_knowledge import as_said
+            from empriv.measuring.given.reader_knowledge import parse_known
 
-            as_said(self.known)
+            parse_known(self.known)
 
     def check(self) -> None:
         """Refuse also a density that there is none of."""

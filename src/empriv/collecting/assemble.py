@@ -16,7 +16,7 @@ import numpy.typing as npt
 from empriv.collecting.engines.engine import Column
 from empriv.collecting.queries import MOST_CELLS, Query, without_keys
 from empriv.errors import QueryError
-from empriv.results import Cell, FloatArray, IntArray, Outcome, Results, outcomes_of
+from empriv.results import Cell, FloatArray, IntArray, Outcome, Results, outcome_codes
 
 Codes = npt.NDArray[np.int8]
 
@@ -39,13 +39,13 @@ class Answers:
     items: tuple[tuple[FloatArray, Codes], ...]
 
 
-def answer(column: Column) -> tuple[FloatArray, Codes]:
+def numbers_and_outcomes(column: Column) -> tuple[FloatArray, Codes]:
     """Numbers and outcomes of a column of doubles."""
     values = np.require(column.values, np.float64, "W")  # some are computed again, in place
     if not column.null.any() and np.isfinite(values).all():
         return values, np.zeros(values.shape, np.int8)
     values = values.copy()
-    codes = outcomes_of(values)
+    codes = outcome_codes(values)
     codes[column.null] = Outcome.NULL
     values[codes != Outcome.NUMBER] = np.nan
     return values, codes
@@ -157,7 +157,7 @@ def _posted(values: FloatArray, codes: Codes, post: Callable[[Any], Any]) -> tup
     except Exception as error:
         raise QueryError(f"`post` must give a number for every number, but raised {type(error).__name__}.") from None
     out, out_codes = values.copy(), codes.copy()
-    out_codes[number] = outcomes_of(after)
+    out_codes[number] = outcome_codes(after)
     after = np.where(np.isfinite(after), after, np.nan)
     out[number] = after
     return out, out_codes

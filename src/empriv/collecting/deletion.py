@@ -38,7 +38,7 @@ from empriv.collecting.sql.decompose import decompose
 from empriv.collecting.sql.execute import answered
 from empriv.collecting.sql.rerun import label
 from empriv.errors import QueryError
-from empriv.results import IntArray, Outcome, Results, Verified, outcomes_of
+from empriv.results import IntArray, Outcome, Results, Verified, outcome_codes
 
 SHARE = 0.01
 """Of all pairs of database and individual, so many may be looked at, beyond those of the first database."""
@@ -358,7 +358,7 @@ def _number(value: float | None) -> tuple[float, int]:
         return math.nan, Outcome.NULL
     if math.isfinite(value):
         return value, Outcome.NUMBER
-    return math.nan, int(outcomes_of(value))
+    return math.nan, int(outcome_codes(value))
 
 
 def _as_numbers(select: exp.Expr, query: Query) -> exp.Select:

@@ -29,7 +29,7 @@ from empriv.comparing.ways import Goal, judge, none_if_unknown
 from empriv.errors import InputError
 from empriv.measuring.any_risk import Several
 from empriv.measuring.densities.density import Density
-from empriv.measuring.given.reader_knowledge import NOTHING, UNORDERED, as_said
+from empriv.measuring.given.reader_knowledge import NOTHING, UNORDERED, parse_known
 from empriv.noise.noise import Noise
 from empriv.noise.table_noise import TableNoise
 from empriv.protocols import Protocol, plain
@@ -506,7 +506,7 @@ def compare(
         raise InputError("`protocols` must have names that are non-empty strings.")
     if truth is not None and truth not in protocols:
         raise InputError(f"`truth` must name one of the protocols ({', '.join(protocols)}), got {truth!r}.")
-    epsilons, said = rising_epsilons(epsilon), as_said(known)
+    epsilons, said = rising_epsilons(epsilon), parse_known(known)
     asked = NOTHING if said.ordered else (NOTHING, UNORDERED)
     goal = None if target is None else Goal.from_target(target)
     run = Run(

@@ -11,9 +11,10 @@ from typing import Any
 
 from empriv.auditing.audit import Audit
 from empriv.base.arguments import finite_epsilon, one_of, probability
+from empriv.base.targets import PRESENCES
 from empriv.base.text import visible
 from empriv.errors import InputError
-from empriv.validate.verdict import PASS, PRESENCES, Verdict
+from empriv.validate.verdict import PASS, Verdict
 from empriv.words import what_to_do as words
 from empriv.words.sentences import leaves_little, tells_little
 

@@ -12,7 +12,7 @@ from empriv.errors import InputError
 from empriv.measuring.densities.density import Density, density_or_default, is_literal
 from empriv.measuring.given.definition4 import WorstRisk, measure_buckets, measure_own_contribution
 from empriv.measuring.given.given_risk import GivenRisk, measure_given
-from empriv.measuring.given.reader_knowledge import NOTHING, Buckets, Given, Known, as_said
+from empriv.measuring.given.reader_knowledge import NOTHING, Buckets, Given, Known, parse_known
 from empriv.measuring.line.risk import Risk, measure_line
 from empriv.measuring.tables.table_risk import GivenTableRisk, TableRisk, measure_given_table, measure_table
 from empriv.results import Results
@@ -80,7 +80,7 @@ def measure(
         raise InputError("`q_without` must be given: the results without each individual.")
     else:
         results = Results.from_arrays(q, q_without, individuals=individuals)
-    density, said = density_or_default(density), as_said(known)
+    density, said = density_or_default(density), parse_known(known)
     results = results if said.ordered else replace(results, ordered=False)
     if said.known is not None:
         return measure_known(results, said.known, density=density)

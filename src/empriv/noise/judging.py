@@ -32,7 +32,7 @@ from empriv.judge.cover import of_moves
 from empriv.judge.noise_kernels import NoiseKernel, alone
 from empriv.judge.upper import LEAST_DATABASES, each_day_alone, moves, of_people, unseen
 from empriv.measuring import GivenRisk, Risk, TableRisk
-from empriv.measuring.line.atoms import Pairs, split
+from empriv.measuring.line.atoms import Pairs, take_atoms_out
 from empriv.noise.law import Law, Part
 from empriv.results import FloatArray, IntArray
 from empriv.validate.bounds import bounds
@@ -80,7 +80,7 @@ class JudgedAnswer:
     @cached_property
     def pairs(self) -> Pairs:
         """Results that are numbers; others are outcomes that no noise hides."""
-        return split(self.risk.results, look=False)
+        return take_atoms_out(self.risk.results, look=False)
 
     @cached_property
     def moved(self) -> FloatArray:

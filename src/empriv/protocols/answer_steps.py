@@ -19,7 +19,7 @@ from empriv.errors import QueryError
 from empriv.noise.drawing import with_noise
 from empriv.noise.noise import Noise
 from empriv.noise.table_noise import TableNoise
-from empriv.results import FloatArray, IntArray, Outcome, Results, outcomes_of
+from empriv.results import FloatArray, IntArray, Outcome, Results, outcome_codes
 
 Codes = npt.NDArray[np.int8]
 Again = Callable[[], tuple[Any, ...]]
@@ -192,7 +192,7 @@ class Passed:
             except Exception as error:  # whatever a black box raises is an outcome
                 failure = failure or type(error).__name__
                 failed[at] = True
-        kinds = outcomes_of(new)
+        kinds = outcome_codes(new)
         kinds[silent], kinds[failed] = Outcome.NULL, Outcome.ERROR
         codes[places] = np.where(number, kinds, codes[places])
         values[places] = np.where(codes[places] == Outcome.NUMBER, new, math.nan)

@@ -29,8 +29,8 @@ from empriv.judge.noise_kernels import NoiseGiven, NoiseKernel, is_noise, kernel
 from empriv.measuring.any_risk import AnyRisk
 from empriv.measuring.given.definition4 import WorstRisk
 from empriv.measuring.given.given_risk import GivenRisk
-from empriv.measuring.line.atoms import Pairs, split
-from empriv.measuring.line.moves import Moves, MoveTotals, as_it_is, others_laws
+from empriv.measuring.line.atoms import Pairs, take_atoms_out
+from empriv.measuring.line.moves import Moves, MoveTotals, others_laws, with_exact_leaks
 from empriv.measuring.line.risk import Risk
 from empriv.measuring.tables import TableRisk
 from empriv.results import FloatArray, IntArray, Results
@@ -150,20 +150,20 @@ def line_cover_of(risk: AnyRisk, kernel: NoiseKernel | None) -> LineCover:  # no
 def line_cover_of_number(risk: Risk, kernel: NoiseKernel | None) -> LineCover:
     if kernel is not None:
         noisy = added_to(risk)
-        pairs, moves = split(noisy.results, look=False), noisy.moves()
+        pairs, moves = take_atoms_out(noisy.results, look=False), noisy.moves()
         return LineCover(noisy, pairs, moves, others_laws(pairs, moves), kernel)
     pairs = bound_inputs(risk).marked
-    moves = moves_as_it_is(risk, pairs)
+    moves = moves_without_noise(risk, pairs)
     if isinstance(risk, GivenRisk):
         relative = risk.residuals.relative_to_level
         pairs = replace(pairs, points=relative(pairs.points), entries=relative(pairs.entries))
     return LineCover(risk, pairs, moves, others_laws(pairs, moves), None, patterned(risk))
 
 
-def moves_as_it_is(risk: Risk, pairs: Pairs) -> Moves:
+def moves_without_noise(risk: Risk, pairs: Pairs) -> Moves:
     """What people did without noise, where some outcomes give them away whatever the law is."""
-    moves = as_it_is(risk.moves(), pairs)
-    return as_it_is(moves, risk.atoms) if isinstance(risk, GivenRisk) else moves
+    moves = with_exact_leaks(risk.moves(), pairs)
+    return with_exact_leaks(moves, risk.atoms) if isinstance(risk, GivenRisk) else moves
 
 
 def has_line_cover(risk: AnyRisk) -> bool:

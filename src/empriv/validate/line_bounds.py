@@ -17,7 +17,7 @@ from empriv.judge.noise_kernels import NoiseGiven, NoiseKernel, kernel_of
 from empriv.judge.upper import LEAST_DATABASES
 from empriv.measuring.densities.density import is_usual
 from empriv.measuring.given.given_risk import GivenRisk, atom_curves, atoms_apart
-from empriv.measuring.line.atoms import Pairs, share_at_most, split, tie_tolerance
+from empriv.measuring.line.atoms import Pairs, share_at_most, take_atoms_out, tie_tolerance
 from empriv.measuring.line.risk import Risk, measure_line
 from empriv.results import FloatArray
 from empriv.validate.bounds import Bounds, bounds_of, make_bounds, no_upper_bound, other_level
@@ -147,7 +147,7 @@ def added_to(risk: Risk) -> Risk:
 
 
 def _with_noise(risk: Risk, epsilons: FloatArray, level: float, kernel: NoiseKernel, reach: float | None) -> Bounds:
-    pairs = split(risk.results, look=False)
+    pairs = take_atoms_out(risk.results, look=False)
     values = upper.of_people(pairs, epsilons, kernel, level=level, reach=reach).values
     values = np.maximum(values, _shares(pairs, epsilons, risk.results.n_databases, level))
     rows = np.argsort(-values.max(axis=1, initial=0.0), kind="stable")[:_LARGEST]

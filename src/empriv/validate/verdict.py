@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from empriv.base.arguments import confidence_level, finite_epsilon, one_of, probability
+from empriv.base.targets import BASES, PRESENCES
 from empriv.base.text import lines_html
 from empriv.errors import InputError
 from empriv.judge.noise_kernels import NoiseGiven, is_noise
@@ -30,8 +31,6 @@ from empriv.words.message import Message
 from empriv.words.sentences import databases, number, percent, quantity
 
 PASS, FAIL, UNRESOLVED = "pass", "fail", "unresolved"
-BASES = ("bound", "estimate")
-PRESENCES = ("random", "both")
 _USUAL_DELTA = 0.05  # where days of a table are put in order
 _FAR, _WITHIN = 10, 1000  # so many times the databases there are, or so many, is too far to wait for
 _HIDDEN_BY_NOISE = ("exact-leak", "residuals", "carried")  # which noise leaves to the bound

@@ -23,7 +23,15 @@ import numpy as np
 import numpy.typing as npt
 from sqlglot import exp
 
-from empriv.collecting.assemble import Answers, Group, answer, assemble, cells_of, chosen_groups, component_names
+from empriv.collecting.assemble import (
+    Answers,
+    Group,
+    assemble,
+    cells_of,
+    chosen_groups,
+    component_names,
+    numbers_and_outcomes,
+)
 from empriv.collecting.engines.engine import (
     ENTRY,
     MASTER,
@@ -205,7 +213,7 @@ class Statement:
             columns[PAIR].values,
             n,
             columns[GROUP].values if query.groups else np.zeros(1, np.int64),
-            tuple(answer(columns[f"{RESULT}{number}"]) for number in range(len(query.items))),
+            tuple(numbers_and_outcomes(columns[f"{RESULT}{number}"]) for number in range(len(query.items))),
         )
         self._recompute(answers, columns)
         return answers
@@ -299,7 +307,7 @@ class Statement:
         row[again] = np.arange(len(again))
         row = row[code * n_groups + group]
         for item, (values, codes) in enumerate(answers.items):
-            new_values, new_codes = answer(columns[f"{RESULT}{item}"])
+            new_values, new_codes = numbers_and_outcomes(columns[f"{RESULT}{item}"])
             values[places], codes[places] = new_values[row], new_codes[row]
 
 

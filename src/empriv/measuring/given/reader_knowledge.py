@@ -167,7 +167,7 @@ class Said:
     ordered: bool = True
 
 
-def as_said(known: Any) -> Said:
+def parse_known(known: Any) -> Said:
     """What the setting ``known`` says: a word, a statistic, an array, a list of these, or one of the classes above."""
     if isinstance(known, Given | Buckets | OwnContribution):
         return Said(known)

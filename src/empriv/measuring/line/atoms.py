@@ -137,7 +137,7 @@ class Atom:
         return np.asarray(np.where(without == mass, 0.0, share))
 
 
-def split(results: Results, *, look: bool) -> Pairs:
+def take_atoms_out(results: Results, *, look: bool) -> Pairs:
     """Take the atoms out; with ``look``, atoms of numbers too."""
     _check_scale(results)
     draws = results.draws or 1

@@ -206,7 +206,7 @@ def moves_of(results: Results, units: FloatArray | None = None) -> Moves:
     return Moves(sizes, scale, at.astype(np.int64), results.starts)
 
 
-def as_it_is(moves: Moves, pairs: Pairs) -> Moves:
+def with_exact_leaks(moves: Moves, pairs: Pairs) -> Moves:
     """The same without noise: to move the answer to or from a point mass is beyond any measure."""
     sizes = moves.sizes.copy()
     if pairs.names:

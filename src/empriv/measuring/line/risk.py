@@ -26,7 +26,7 @@ from empriv.measuring.any_risk import AnyRisk, largest_of
 from empriv.measuring.densities.density import Density, Mixture, Model, density_or_default, is_literal
 from empriv.measuring.densities.selection import Score
 from empriv.measuring.line import laplace, other_kernels
-from empriv.measuring.line.atoms import Pairs, split, spread_ratios
+from empriv.measuring.line.atoms import Pairs, spread_ratios, take_atoms_out
 from empriv.measuring.line.hockeystick import LARGEST_EPSILON, Cells, at, constant_cells, curve, invert, join
 from empriv.measuring.line.last_digits import digit_steps, pairs_at_step
 from empriv.measuring.line.moves import Moves, moves_of
@@ -58,7 +58,7 @@ def measure_line(
 
 def pairs_of(results: Results, *, look: bool, digits: bool = True, people: int | None = None) -> Pairs:
     """The pairs of results; with ``look``, atoms of numbers, patterns in their digits, and changes of their spread."""
-    pairs = replace(split(results, look=look), people=results.n_individuals if people is None else people)
+    pairs = replace(take_atoms_out(results, look=look), people=results.n_individuals if people is None else people)
     if look:
         pairs = replace(pairs, ratios=spread_ratios(pairs))
     if look and digits:
@@ -182,7 +182,7 @@ class Risk(AnyRisk):
 
     def _map(self, rows: IntArray, task: Callable[[Block], FloatArray]) -> Iterator[tuple[IntArray, FloatArray]]:
         """Blocks of these individuals, ``task`` done on each in threads."""
-        blocks = list(jobs(self.pairs, self.density, self.shifts, rows))
+        blocks = list(blocks_of(self.pairs, self.density, self.shifts, rows))
 
         def run(job: tuple[IntArray, Callable[[], Block]]) -> tuple[IntArray, FloatArray]:
             return job[0], task(job[1]())
@@ -270,7 +270,7 @@ class Block:
         return out
 
 
-def jobs(
+def blocks_of(
     pairs: Pairs, model: Model | None, shifts: FloatArray, rows: IntArray
 ) -> Iterator[tuple[IntArray, Callable[[], Block]]]:
     """Blocks of individuals that can be cut together, each with the function that does it.
@@ -281,14 +281,14 @@ def jobs(
     ratios = np.ones(pairs.n_individuals) if pairs.ratios is None or not _one_width(model) else pairs.ratios
     steps = dict(pairs.digit_steps)
     for row in rows[np.isin(rows, np.fromiter(steps, np.int64, len(steps)))].tolist():
-        yield np.array([row]), partial(_cut_at_step, pairs, narrowed(model, ratios[row]), row, steps[row])
+        yield np.array([row]), partial(_block_at_step, pairs, narrowed(model, ratios[row]), row, steps[row])
     if isinstance(model, Mixture) and not closed_form(model):
         pairs = pairs.centred()
     own_pairs = dict(pairs.own)
     alone = np.isin(rows, np.fromiter(own_pairs, np.int64, len(own_pairs))) | (ratios[rows] < 1)
     for row in rows[alone].tolist():
         row_pairs, place = (own_pairs[row], 0) if row in own_pairs else (pairs, row)
-        yield np.array([row]), partial(_cut, row_pairs, narrowed(model, ratios[row]), np.array([place]))
+        yield np.array([row]), partial(block_of, row_pairs, narrowed(model, ratios[row]), np.array([place]))
     rows = rows[~alone]
     size = len(pairs.points)
     groups, step = [rows], 4096 if model is None else 1
@@ -300,7 +300,7 @@ def jobs(
         groups, step = [rows[near], rows[~near]], max(1, _VALUES // (40 * size))
     for group in groups:
         for start in range(0, len(group), step):
-            yield group[start : start + step], partial(_cut, pairs, model, group[start : start + step])
+            yield group[start : start + step], partial(block_of, pairs, model, group[start : start + step])
 
 
 def narrowed(model: Model | None, ratio: float) -> Model | None:
@@ -317,7 +317,7 @@ def closed_form(model: Mixture) -> bool:
     return model.kernel.name == "laplace" and _one_width(model)
 
 
-def _cut(pairs: Pairs, model: Model | None, rows: IntArray) -> Block:
+def block_of(pairs: Pairs, model: Model | None, rows: IntArray) -> Block:
     """These individuals' results, cut into cells."""
     points, without = pairs.points, pairs.dense(rows)
     masses = pairs.mass, pairs.mass_without[rows]
@@ -333,11 +333,11 @@ def _cut(pairs: Pairs, model: Model | None, rows: IntArray) -> Block:
     return Block(cells, *masses, slack=other_kernels.SLACK)
 
 
-def _cut_at_step(pairs: Pairs, model: Model | None, row: int, step: float) -> Block:
+def _block_at_step(pairs: Pairs, model: Model | None, row: int, step: float) -> Block:
     """One individual's results, cut into atoms of last digits and cells of the rest."""
     with_atoms = pairs_at_step(pairs, row, step).centred()
     # the rest may be too little for a density of the user's own: then the atoms alone count
-    return _cut(with_atoms, model if isinstance(model, Mixture) else None, np.array([0]))
+    return block_of(with_atoms, model if isinstance(model, Mixture) else None, np.array([0]))
 
 
 def largest_shifts(pairs: Pairs, model: Model | None) -> FloatArray:

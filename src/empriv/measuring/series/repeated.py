@@ -29,7 +29,7 @@ from empriv.measuring.densities.selection import Score
 from empriv.measuring.given.given_risk import GivenRisk
 from empriv.measuring.given.regression import Residuals
 from empriv.measuring.line.atoms import Pairs, tie_tolerance
-from empriv.measuring.line.moves import Moves, as_it_is, others_laws, spread_of_law
+from empriv.measuring.line.moves import Moves, others_laws, spread_of_law, with_exact_leaks
 from empriv.measuring.line.risk import Risk, measure_line
 from empriv.measuring.series.composition import delta_of_effects
 from empriv.measuring.series.effect_size import Effects, EffectSizes, EstimatedEffects, SizeCurve, grid_of, size_curve
@@ -65,9 +65,9 @@ def _of_line(risk: Risk) -> EffectSizes:
     else:
         basis = risk if is_usual(risk.density) else measure_line(risk.results)
     pairs = basis.pairs
-    moves = as_it_is(risk.moves(), pairs)
+    moves = with_exact_leaks(risk.moves(), pairs)
     if isinstance(risk, GivenRisk):
-        moves = as_it_is(moves, risk.atoms)
+        moves = with_exact_leaks(moves, risk.atoms)
     sizes, owner = publication_moves(risk, moves)
     model = basis.density
     curves: tuple[SizeCurve, ...] = ()

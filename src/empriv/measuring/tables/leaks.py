@@ -16,7 +16,7 @@ from itertools import combinations
 
 import numpy as np
 
-from empriv.measuring.line.atoms import split
+from empriv.measuring.line.atoms import take_atoms_out
 from empriv.measuring.tables.fit import CONSTANT, TableFit, zero_filled
 from empriv.measuring.tables.influences import Influences
 from empriv.results import FloatArray, IntArray, Results
@@ -217,7 +217,7 @@ def pair_leaks(results: Results) -> tuple[Leak, ...]:
     leaks = []
     for a, b in combinations(results.components, 2):
         for sign in (-1.0, 1.0):
-            pairs = split(_rounding_removed(results, a, b, sign), look=True)
+            pairs = take_atoms_out(_rounding_removed(results, a, b, sign), look=True)
             if not pairs.names and not pairs.own:
                 continue
             direction = combination((1.0, sign), (a, b))
