@@ -271,19 +271,9 @@ class TestPolicy:
             (ONE, False, {"achieved": Figures(0.05, 0.01)}, None),
             (ONE, True, {"joint": together(0.01, 2)}, None),
             (ONE, True, {"joint": together(float(np.nextafter(0.01, 0)), 2)}, None),
-            (
-                ONE,
-                True,
-                {"joint": together(float(np.nextafter(0.01, 1)), 2)},
-                r"delta 0\.010{10,}\d+ .* limit 0\.01",
-            ),
+            (ONE, True, {"joint": together(float(np.nextafter(0.01, 1)), 2)}, r"delta 0\.010{10,}\d+ .* limit 0\.01"),
             (RISK, False, {"achieved": Figures(0.1, 0.0)}, "does not state its total_risk"),
-            (
-                RISK,
-                True,
-                {"joint": together(1.0, 2, total_risk=0.06)},
-                r"total_risk 0\.06 at epsilon 0\.1",
-            ),
+            (RISK, True, {"joint": together(1.0, 2, total_risk=0.06)}, r"total_risk 0\.06 at epsilon 0\.1"),
             (RISK, True, {"joint": together(1.0, 2, total_risk=0.05)}, None),
         ],
     )
@@ -361,21 +351,16 @@ class TestPolicy:
             Policy(**limits)
 
 
-class TestResults:
-    def results(self) -> Results:
-        rng = np.random.default_rng(3)
-        return Results.from_arrays(rng.normal(size=30), rng.normal(size=(4, 30)), databases=DAYS)
-
-    def test_are_kept_with_a_release_and_come_back(self, ledger: Ledger) -> None:
-        results = self.results()
-        entry = ledger.release(asked("a function", results=results), lambda: 1.0).entry
-        found = ledger.results_of(entry)
-        assert found is not None
-        assert np.array_equal(found.q, results.q)
-        assert np.array_equal(found.entry_q, results.entry_q)
-        assert list(found.databases) == list(DAYS)
-        assert ledger.results_of(ledger.release(asked("text"), lambda: 1.0).entry) is None
-        assert ledger.verify().intact
+def test_results_are_kept_with_a_release_and_come_back(ledger: Ledger) -> None:
+    rng = np.random.default_rng(3)
+    results = Results.from_arrays(rng.normal(size=30), rng.normal(size=(4, 30)), databases=DAYS)
+    found = ledger.results_of(ledger.release(asked("a function", results=results), lambda: 1.0).entry)
+    assert found is not None
+    assert np.array_equal(found.q, results.q)
+    assert np.array_equal(found.entry_q, results.entry_q)
+    assert list(found.databases) == list(DAYS)
+    assert ledger.results_of(ledger.release(asked("text"), lambda: 1.0).entry) is None
+    assert ledger.verify().intact
 
 
 class TestPaths:
