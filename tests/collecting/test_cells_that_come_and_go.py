@@ -117,6 +117,7 @@ def test_hostile_names_of_groups_stay_apart(tmp_path: Path) -> None:
     assert {"NULL", "'NULL'", "''", "' '", "'''A'''", "A"} <= set(alone.components or ())
 
 
+@pytest.mark.slow
 def test_cells_that_are_no_cells_are_refused(tmp_path: Path) -> None:
     from empriv.base.storage import write_archive
 

@@ -126,6 +126,7 @@ def test_items_and_groups_have_names_and_who_is_excluded_has_no_entry(engine: En
     assert results.presence.tolist() == [0, 2, 1, 1]
 
 
+@pytest.mark.slow
 def test_what_is_no_number_is_an_outcome_and_division_by_zero_is_null(engine: Engine) -> None:
     rows = pd.DataFrame({"day": 1, "who": ["a", "b", "c", "d"], "x": ["inf", "-inf", "1", "nan"]})
     data = databases(
