@@ -20,6 +20,8 @@ from empriv.app.jobs import all_jobs, cancel, latest
 from empriv.cli.config import Settings
 from empriv.cli.main import main
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = Settings(
     files=("sales.csv",), database="day", individual=("client",), query=("avg(amount)",),
     target=("delta <= 0.9 at 0.5",), epsilon=(0.5,), unit="eur", known=("nothing",), presence="random",

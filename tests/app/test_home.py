@@ -56,6 +56,7 @@ def folder(desk: RunningDesk) -> Path:
     return here
 
 
+@pytest.mark.slow
 def test_everything_is_listed_and_nothing_breaks_the_page(folder: Path, visitor: Visitor) -> None:
     page = visitor.get("/")
     assert page.status == 200
@@ -117,6 +118,7 @@ def test_releases_and_what_is_left_are_told_without_a_script_of_theirs(visitor: 
     assert "Nothing is released yet" in piece
 
 
+@pytest.mark.slow
 def test_releases_of_the_command_line_are_shown_with_their_database(tmp_path: Path) -> None:
     pytest.importorskip("opendp", reason="install opendp: pip install 'empriv[release]'")
     q = np.random.default_rng(0).normal(100.0, 10.0, 60)
@@ -141,6 +143,7 @@ def test_an_empty_folder_says_how_to_begin(tmp_path: Path) -> None:
         assert "Nothing is released yet" in served.visitor().get("/releases").text
 
 
+@pytest.mark.slow
 def test_an_audit_is_deleted_after_a_confirmation_and_nothing_that_others_made(tmp_path: Path) -> None:
     with running(tmp_path) as served:
         small_audit().save(tmp_path / "old.empriv")

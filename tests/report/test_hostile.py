@@ -26,11 +26,12 @@ def test_nasty_names_stay_inert(tmp_path: Path, read: Any) -> None:
     verdict = audit.verdict(epsilon=0.05, delta=0.5)
     made = write_report(audit, tmp_path / "r.html", show_ids=True, verdicts=[(NASTY[0], verdict)], title=NASTY[2])
     compared = empriv.compare({NASTY[0]: audit, NASTY[2]: audit}).report(tmp_path / "c.html")
-    for path in (made.page, compared):
+    public = write_report(audit, tmp_path / "p.html", public=True, verdicts=[(NASTY[0], verdict)], title=NASTY[2]).page
+    for path in (made.page, compared, public):
         reader = read(path)
         assert reader.noises == []
         assert reader.requests == [path.as_uri()]
-        assert reader.page.locator("img").count() == 0
+        assert reader.page.locator("img, main script").count() == 0
         assert reader.page.locator("script").count() == 2
         assert NASTY[0] in reader.page.inner_text("body")
     shown = set(read(made.page).texts("#who ~ table tbody th"))

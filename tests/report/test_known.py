@@ -50,6 +50,7 @@ def test_densities_are_of_residuals(audit: empriv.Audit) -> None:
     assert "without what is known" in made.caption
 
 
+@pytest.mark.slow
 def test_the_page_says_what_readers_know_and_people_in_chunks_have_the_same_band(
     audit: empriv.Audit, tmp_path: Path
 ) -> None:

@@ -49,6 +49,7 @@ def test_it_says_what_the_noise_holds(audit: empriv.Audit, tmp_path: Path, read:
         write_report(audit, tmp_path / "noise.txt", noise=noise)
 
 
+@pytest.mark.slow
 def test_several_numbers_have_an_error_each(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     q = rng.normal(100.0, 10.0, (2, 60))

@@ -13,9 +13,7 @@ from click.testing import CliRunner
 
 import empriv
 from empriv.cli.main import main
-from empriv.collecting.origins import Origin
 from empriv.report.writing import rounded_up
-from report.cases import NASTY
 
 TARGET = "delta <= 0.2 at 0.1"
 
@@ -39,6 +37,7 @@ def shown(path: Path) -> str:
     return " ".join(unescape(re.sub(r"<[^>]+>", " ", text[text.index("<body>") : text.index("<script")])).split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("with_noise", [False, True])
 def test_it_says_what_the_page_inside_says(audit: empriv.Audit, noise: Any, with_noise: bool, tmp_path: Path) -> None:
     chosen = noise if with_noise else None
@@ -87,15 +86,3 @@ def test_the_command_writes_it(audit: empriv.Audit, noise: Any, tmp_path: Path) 
     refused = CliRunner().invoke(main, ["export", str(tmp_path / "a.empriv"), "--public", str(tmp_path / "page.txt")])
     assert refused.exit_code == 1
     assert "must end in .html" in refused.output
-
-
-def test_hostile_names_stay_text(audit: empriv.Audit, tmp_path: Path, read: Any) -> None:
-    hostile = empriv.audit(audit.results, epsilon=[0.1])
-    object.__setattr__(hostile, "query", " ".join(NASTY))
-    object.__setattr__(hostile, "origin", Origin(sources=NASTY, database=NASTY[0], individual=NASTY[:3], tables=NASTY))
-    verdict = hostile.verdict(epsilon=0.1, delta=0.5)
-    made = hostile.report(tmp_path / "p.html", public=True, verdicts=[(NASTY[0], verdict)], title=NASTY[2])
-    reader = read(made.page)
-    assert reader.noises == []
-    assert reader.requests == [made.page.as_uri()]
-    assert reader.page.locator("main img, main script").count() == 0

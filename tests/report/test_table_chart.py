@@ -84,6 +84,7 @@ def test_numbers_side_by_side_are_maps_one_below_the_other() -> None:
     assert made.data["cell"][0] == "sum: ward B"
 
 
+@pytest.mark.slow
 def test_a_table_too_large_to_draw_is_drawn_in_part_and_listed_whole() -> None:
     cells = tuple(Cell("n", (("code", str(k)),)) for k in range(50))
     made = chart(table_of(cells, np.diag(np.linspace(0, 0.5, 50))), "table")
@@ -98,6 +99,7 @@ def test_no_table_no_chart() -> None:
     assert table_chart(gather(table_of(None, np.diag([0.1, 0.2])))) is not None
 
 
+@pytest.mark.slow
 def test_hostile_names_are_drawn_as_text(tmp_path: Path) -> None:
     values = [*NASTY, "x" * 300, "x" * 301]
     cells = tuple(Cell("<b>n</b>", (("<i>", value),)) for value in values)
@@ -162,6 +164,7 @@ def test_a_cell_of_one_child_is_exposed_and_adding_it_to_the_next_age_helps(rows
     assert names[remedy.neighbour] == "A / 18-59"  # the next age, not the same age of another ward
 
 
+@pytest.mark.slow
 def test_beside_a_published_total_one_hidden_cell_changes_nothing(rows: pd.DataFrame) -> None:
     results = collected(rows, BY_BOTH, BY_WARD)
     names = results.components or ()

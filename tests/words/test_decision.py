@@ -166,6 +166,7 @@ def risky() -> empriv.Audit:
     return empriv.audit(results, epsilon=0.1, unit="min")
 
 
+@pytest.mark.slow
 def test_an_audit_decides_and_noise_that_keeps_the_target_changes_it(risky: empriv.Audit) -> None:
     verdict = risky.verdict(epsilon=0.1, delta=0.05)
     assert verdict == "fail"

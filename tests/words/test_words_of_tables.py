@@ -33,6 +33,7 @@ def audit() -> empriv.Audit:
     return empriv.audit(empriv.collect(data, queries), epsilon=0.1, known="nothing")
 
 
+@pytest.mark.slow
 def test_the_riskiest_cells_and_the_margins_are_named_as_people_say_them(audit: empriv.Audit) -> None:
     said = audit.summary().text
     assert isinstance(audit.risk, TableRisk)
