@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any, TypeAlias
@@ -181,8 +182,10 @@ def _run_one(data: Databases, query: Query, run: Run) -> Results:
             if value is not None:
                 raise InputError(f"`{name}` must be None for an SQL query: it is for Python functions.")
         waiting = "Spark runs the query, which takes some seconds for any table"
-        show = run.progress if isinstance(engine, ClusterEngine) else False
-        with progress_bar(1, waiting, show=show) as advance, engine.session(data) as session:
+        # Elsewhere what takes long has a bar of its own, which one that shows nothing would hide.
+        cluster = isinstance(engine, ClusterEngine)
+        bar = progress_bar(1, waiting, show=run.progress) if cluster else nullcontext()
+        with bar as advance, engine.session(data) as session:
             for sentence in session.said:
                 (run.notice or to_stderr)(sentence)
             results, rewritten = answered(session, query, show=run.progress, notice=run.notice)
@@ -192,7 +195,8 @@ def _run_one(data: Databases, query: Query, run: Run) -> Results:
                 verified=verified,
                 rows=_sketches(engine, session, data, run),
             )
-            advance()
+            if advance is not None:
+                advance()
     return results if query.post is None else apply_post(results, query.post)
 
 
