@@ -301,3 +301,57 @@ def test_nothing_is_shown_to_fail_by_the_law_of_the_calmest_day() -> None:
     assert verdict.day is not None
     assert verdict.day.lower == 0.0
     assert verdict != "fail"
+
+
+def of_yesterday(rng: np.random.Generator, people: int = 20) -> tuple[FloatArray, FloatArray]:
+    """Answers that depend on the previous one, with everyone and without each of some who hardly move them."""
+    q = np.full(200, 100.0)
+    for day in range(1, len(q)):
+        q[day] = 100 + 0.8 * (q[day - 1] - 100) + rng.normal(0, 5)
+    return q, q - 0.05 * (rng.random((people, len(q))) < 0.5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cells", [1, 2])
+@pytest.mark.parametrize(("did", "verdict"), [("nothing", "pass"), ("much", "fail"), ("an answer", "fail")])
+def test_days_without_a_previous_answer_are_judged_too(cells: int, did: str, verdict: str) -> None:
+    """The first day has no residuals, and its people are held against the law of the others."""
+    rng = np.random.default_rng(0)
+    parts = {}
+    for cell in range(cells):
+        q, without = of_yesterday(rng)
+        if cell == 0 and did == "much":
+            without[3, 0] = q[0] - 60
+        if cell == 0 and did == "an answer":
+            without[3, 0] -= 1.0
+        days = np.datetime64("2024-01-01") + np.arange(len(q))
+        parts[f"c{cell}"] = empriv.Results.from_arrays(q, without, databases=days)
+    if did == "an answer":
+        first = parts["c0"]
+        theirs = (np.arange(len(first.entry_database)) >= first.starts[3]) & (first.entry_database == 0)
+        theirs &= np.arange(len(theirs)) < first.starts[4]
+        parts["c0"] = replace(
+            first,
+            entry_q=np.where(theirs, np.nan, first.entry_q),
+            entry_outcomes=np.where(theirs, Outcome.NULL, first.entry_outcomes).astype(np.int8),
+        )
+    results = parts["c0"] if cells == 1 else empriv.Results.stack(parts)
+    audit = empriv.audit(results, epsilon=0.5, known=empriv.Given("previous"))
+    judged = audit.verdict(epsilon=0.5, delta=0.05)
+    assert judged == verdict or cells > 1
+    assert judged.day is not None
+    assert (judged.day.upper <= 0.05) == (did == "nothing")
+    assert (judged.day.beyond, judged.day.people_beyond) == ((0, 0) if did == "nothing" else (1, 1))
+    if did == "an answer":
+        with pytest.raises(empriv.EmprivError):
+            empriv.design_noise(audit, epsilon=0.5, delta=0.05, granularity=0.01)
+        return
+    noise = empriv.design_noise(audit, epsilon=0.5, delta=0.05, granularity=0.01)
+    errors = noise.expected_error.values() if cells > 1 else [noise.expected_error]
+    assert noise.holds
+    assert max(errors) > (60 if did == "much" else 0)
+    if cells == 1 and did == "much":
+        assert audit.moved(top=1).moved.tolist() == [60.0]
+        chunked = empriv.audit(results, epsilon=0.5, known=empriv.Given("previous"), in_chunks=True)
+        assert chunked.verdict(epsilon=0.5, delta=0.05) == "fail"
+        assert chunked.moved(top=1).columns()["database"] == [days[0].item()]

@@ -30,7 +30,7 @@ from empriv.measuring.given.regression import all_positive
 from empriv.measuring.line.risk import Risk, measure_line
 from empriv.results import FloatArray, IntArray, Outcome, Results
 from empriv.validate.checks import leaks
-from empriv.validate.covers import moves_without_noise
+from empriv.validate.covers import moves_without_noise, totals_of_moves, unjudged_moves
 from empriv.validate.line_bounds import bound_inputs, upper_of_people
 from empriv.words.message import Message
 
@@ -167,8 +167,9 @@ def measure_chunk(model: ChunkModel, chunk: Results, *, each: bool = False) -> M
         epsilon_at = epsilon_i.max(axis=0, initial=0.0)
     else:
         epsilon_at = np.array([risk.epsilon(delta) for delta in model.deltas])
-    done = moves_without_noise(risk, bound_inputs(risk).marked)
-    moves = np.stack((done.largest, done.largest_sizes, done.weight), axis=1)
+    done, unjudged = moves_without_noise(risk, bound_inputs(risk).marked), unjudged_moves(risk)
+    every = done if unjudged is None else done.with_those_of(unjudged)
+    moves = np.stack((every.largest, every.largest_sizes, done.weight), axis=1)
     rows = most_exposed_rows(delta_i, influence, moves, labels=chunk.individuals, keep=model.keep)
     codes = chunk.entry_outcomes[chunk.entry_outcomes != Outcome.NUMBER]
     with np.errstate(divide="ignore"):
@@ -182,7 +183,7 @@ def measure_chunk(model: ChunkModel, chunk: Results, *, each: bool = False) -> M
         histogram=histogram_of(delta_i),
         upper=upper_i.max(axis=0, initial=0.0),
         epsilon_at=epsilon_at,
-        moves=done.totals().short(),
+        moves=totals_of_moves(done, unjudged).short(),
         not_numbers=np.bincount(codes, minlength=len(Outcome)).astype(np.int64),
         leaks=leaks(atoms_apart(risk)),
         kept=chunk.of_individuals(rows),

@@ -20,7 +20,7 @@ from empriv.measuring.tables import GivenTableRisk
 from empriv.results import FloatArray, IntArray, Outcome, Results
 from empriv.validate.bounds import floor
 from empriv.validate.checks import leak_sentence
-from empriv.validate.covers import has_line_cover, line_cover_of, results_of
+from empriv.validate.covers import has_line_cover, line_cover_of
 from empriv.validate.table_checks import from_below
 from empriv.words import sentences as words
 from empriv.words.sentences import (
@@ -495,7 +495,7 @@ def names_of(results: Results, salt: bytes | None) -> list[str]:
 
 def moves_judged(audit: Audit) -> Moves | None:
     """What everybody did on every database, as the verdict holds it against the cover; None where it does not."""
-    return line_cover_of(audit.once, None).moves if has_line_cover(audit.once) else None
+    return line_cover_of(audit.once, None).all_moves if has_line_cover(audit.once) else None
 
 
 def most_exposed(audit: Audit, epsilon: float, names: Sequence[str], top: int | None = None) -> MostExposed:
@@ -513,7 +513,7 @@ def most_exposed(audit: Audit, epsilon: float, names: Sequence[str], top: int | 
     else:
         order = np.lexsort((own, -moves.largest[rows]))[:top]
         worst = moves.worst[rows[order]]
-        labels = results_of(audit.once).databases
+        labels = line_cover_of(audit.once, None).databases
         database = [labels[moves.database[place]] if place >= 0 else "" for place in worst]
         moved = moved.copy()
         size = moves.sizes[worst[worst >= 0]]  # inf for who is given away, by a number or by whether there is one

@@ -37,7 +37,7 @@ from empriv.noise.paper import paper_law
 from empriv.noise.table_noise import TableNoise
 from empriv.results import FloatArray, IntArray
 from empriv.validate.table_bounds import table_upper
-from empriv.validate.table_cover import TableCover, days_of
+from empriv.validate.table_cover import TableCover, all_days_of, most_moved
 
 __all__ = ["METHODS", "classical_noise", "design_noise", "offered_granularity"]
 
@@ -419,7 +419,8 @@ def least_scales(
     risk: TableRisk, steps: FloatArray, epsilon: float, delta: float, presence: str = "both"
 ) -> tuple[str, FloatArray] | None:
     """The kind of noise and (cells,) its scales on lattices of these steps; None if no noise keeps the target."""
-    moved = np.where(days_of(risk).most > 0, np.maximum(days_of(risk).most, steps), 0.0)
+    most = most_moved(risk)
+    moved = np.where(most > 0, np.maximum(most, steps), 0.0)
     if not moved.any():
         return "laplace", moved
 
@@ -469,13 +470,13 @@ def _hiding_factor(
     risk: TableRisk, steps: FloatArray, epsilon: float, delta: float, kind: str, shape: FloatArray
 ) -> float:
     """A factor with which the noise alone hides every day of everybody."""
-    days = days_of(risk)
-    steps = np.maximum(steps, 1e-300)
-    moved = np.ceil(np.abs(days.moves) / steps[days.cells] - 1e-9) * steps[days.cells] / shape[days.cells]
+    steps, power, size = np.maximum(steps, 1e-300), 1 if kind == "laplace" else 2, 0.0
+    for days in all_days_of(risk):
+        moved = np.ceil(np.abs(days.moves) / steps[days.cells] - 1e-9) * steps[days.cells] / shape[days.cells]
+        size = max(size, float(np.bincount(days.day, moved**power).max(initial=0.0)))
     if kind == "laplace":  # |d|/s adds up to epsilon at most
-        return float(np.bincount(days.day, moved).max(initial=0.0)) / epsilon * (1 + 1e-9)
-    size = math.sqrt(float(np.bincount(days.day, moved**2).max(initial=0.0)))
-    return classical(epsilon, delta, size, "gaussian").scale if size > 0 else 0.0
+        return size / epsilon * (1 + 1e-9)
+    return classical(epsilon, delta, math.sqrt(size), "gaussian").scale if size > 0 else 0.0
 
 
 def _columns(risk: TableRisk) -> list[FloatArray]:

@@ -36,7 +36,7 @@ from empriv.measuring.line.atoms import Pairs, take_atoms_out
 from empriv.noise.law import Law, Part
 from empriv.results import FloatArray, IntArray
 from empriv.validate.bounds import bounds
-from empriv.validate.covers import line_cover_of
+from empriv.validate.covers import line_cover_of, unjudged_moves
 
 Values = TypeVar("Values", FloatArray, IntArray)
 LEVEL = 0.95
@@ -85,12 +85,20 @@ class JudgedAnswer:
     @cached_property
     def moved(self) -> FloatArray:
         """(people,) the most that each moved the answer."""
-        return self._larger(moves(self.pairs)[0], lambda answers: answers.moved)
+        own, unjudged = moves(self.pairs)[0], unjudged_moves(self.risk)
+        if unjudged is not None:
+            own = np.maximum(
+                own, replace(unjudged, sizes=np.where(np.isinf(unjudged.sizes), 0.0, unjudged.sizes)).largest
+            )
+        return self._larger(own, lambda answers: answers.moved)
 
     @cached_property
     def changed(self) -> IntArray:
         """(people,) in how many databases each decided whether there is an answer at all."""
-        return self._larger(moves(self.pairs)[1], lambda answers: answers.changed)
+        own, unjudged = moves(self.pairs)[1], unjudged_moves(self.risk)
+        if unjudged is not None:
+            own = own + np.bincount(unjudged.owner, np.isinf(unjudged.sizes), len(own)).astype(np.int64)
+        return self._larger(own, lambda answers: answers.changed)
 
     @property
     def largest(self) -> float:

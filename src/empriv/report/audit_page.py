@@ -34,7 +34,7 @@ from empriv.report.rendering import (
     safe_svg,
 )
 from empriv.results import Results
-from empriv.validate.covers import has_line_cover, line_cover_of, results_of
+from empriv.validate.covers import has_line_cover, line_cover_of
 from empriv.words.decision import KINDS, PUBLISH, Decision
 from empriv.words.sentences import amount, cells_in_words, databases, number, people, percent
 
@@ -314,8 +314,8 @@ def people_beyond(material: Material, names: Sequence[str]) -> dict[str, Any]:
 
 def _by_moves(material: Material, names: Sequence[str]) -> dict[str, Any]:
     audit, nouns = material.audit, material.audit.nouns
-    moves = line_cover_of(audit.once, material.kernel).moves
-    labels = results_of(audit.once).databases
+    line = line_cover_of(audit.once, material.kernel)
+    moves, labels = line.all_moves, line.databases
     worst = moves.worst[material.rows]
     size = np.where(worst >= 0, moves.relative[worst], 0.0) if len(moves.sizes) else np.zeros(len(worst))
     order = np.lexsort((np.asarray(names, dtype=str), -size))

@@ -36,7 +36,7 @@ from empriv.measuring.tables import TableRisk
 from empriv.results import FloatArray, IntArray, Results
 from empriv.validate.bounds import level_of_each
 from empriv.validate.line_bounds import added_to, bound_inputs, estimate_of_move, furthest_shown, patterned
-from empriv.validate.table_cover import BoolArray, days_of, table_cover_of
+from empriv.validate.table_cover import BoolArray, days_of, most_moved, table_cover_of, unjudged_of
 from empriv.words.decision import Covered
 from empriv.words.sentences import quantity
 
@@ -55,6 +55,8 @@ class LineCover:
     laws : (laws, N) that of the results first
     kernel : the noise; None as it is
     refuted : whether the answers keep to a pattern that their residuals do not show; never with noise
+    unjudged : what people did on databases whose previous answers are not known, in units of the calmest; these have
+        no part in the laws, and are held against them
     of_all : the totals of everybody's moves, where ``moves`` are those of the furthest alone
     """
 
@@ -64,17 +66,37 @@ class LineCover:
     laws: FloatArray
     kernel: NoiseKernel | None
     refuted: bool = False
+    unjudged: Moves | None = None
     of_all: MoveTotals | None = None
+
+    @cached_property
+    def all_moves(self) -> Moves:
+        """On every database, those without residuals last."""
+        return self.moves if self.unjudged is None else self.moves.with_those_of(self.unjudged)
+
+    @cached_property
+    def databases(self) -> npt.NDArray[Any]:
+        """Labels of the databases of `all_moves`."""
+        labels = results_of(self.risk).databases
+        if self.unjudged is None or not isinstance(self.risk, GivenRisk):
+            return labels
+        return np.concatenate((labels, self.risk.unjudged.databases))
 
     @cached_property
     def totals(self) -> MoveTotals:
         """What is asked of everybody's moves together."""
-        return self.moves.totals() if self.of_all is None else self.of_all
+        return totals_of_moves(self.moves, self.unjudged) if self.of_all is None else self.of_all
 
     @cached_property
     def most(self) -> float:
         """The largest move, in units of residuals."""
-        return float(self.moves.relative.max(initial=0.0))
+        return float(self.all_moves.relative.max(initial=0.0))
+
+    @cached_property
+    def most_shown(self) -> float:
+        """The largest whose unit is known: what may be demonstrated."""
+        known = self.moves if self.totals.varies else self.all_moves
+        return math.inf if math.isinf(self.most) else float(known.relative.max(initial=0.0))
 
     def cover(self, epsilon: float, delta: float, level: float) -> float:
         """The largest move that every law hides, in units of residuals: found by steps, the largest move is asked
@@ -118,7 +140,7 @@ class LineCover:
         """What all moves are multiples of, in the answer's units: 1 of a count; 0 where there is no such step."""
         results = results_of(self.risk)
         step = gate.lattice_step(results.q) if results.draws is None else 0.0
-        sizes = self.moves.sizes[np.isfinite(self.moves.sizes)]
+        sizes = self.all_moves.sizes[np.isfinite(self.all_moves.sizes)]
         return step if step > 0 and np.all(np.abs(sizes / step - np.round(sizes / step)) < 1e-6) else 0.0
 
     def in_answers(self, move: float, database: Any = None) -> float:
@@ -151,13 +173,26 @@ def line_cover_of_number(risk: Risk, kernel: NoiseKernel | None) -> LineCover:
     if kernel is not None:
         noisy = added_to(risk)
         pairs, moves = take_atoms_out(noisy.results, look=False), noisy.moves()
-        return LineCover(noisy, pairs, moves, others_laws(pairs, moves), kernel)
+        return LineCover(noisy, pairs, moves, others_laws(pairs, moves), kernel, unjudged=unjudged_moves(noisy))
     pairs = bound_inputs(risk).marked
     moves = moves_without_noise(risk, pairs)
     if isinstance(risk, GivenRisk):
         relative = risk.residuals.relative_to_level
         pairs = replace(pairs, points=relative(pairs.points), entries=relative(pairs.entries))
-    return LineCover(risk, pairs, moves, others_laws(pairs, moves), None, patterned(risk))
+    return LineCover(risk, pairs, moves, others_laws(pairs, moves), None, patterned(risk), unjudged_moves(risk))
+
+
+def unjudged_moves(risk: AnyRisk) -> Moves | None:
+    """What people did on databases that have no residuals; None where all have."""
+    return risk.unjudged_moves() if isinstance(risk, GivenRisk) else None
+
+
+def totals_of_moves(moves: Moves, unjudged: Moves | None) -> MoveTotals:
+    """Of both together; a typical unit is that of databases that have residuals."""
+    if unjudged is None:
+        return moves.totals()
+    judged = moves.totals()
+    return replace(moves.with_those_of(unjudged).totals(), units=judged.units, moved_units=judged.moved_units)
 
 
 def moves_without_noise(risk: Risk, pairs: Pairs) -> Moves:
@@ -280,7 +315,7 @@ def _covered_line(risk: AnyRisk, epsilon: float, delta: float, noise: NoiseGiven
     most, totals = line.most, line.totals
     hidden = _at_most_declared(line.cover(epsilon, delta, level), noise)
     upper = line.upper(most, epsilon, level)
-    low = line.lower(most, epsilon, level) if most > hidden else 0.0
+    low = line.lower(line.most_shown, epsilon, level) if line.most_shown > hidden else 0.0
     limit = hidden * (1 + 1e-9)
     limit = math.inf if limit >= most else limit  # nobody is beyond the most, however moves are rounded
     shown = math.inf  # a move from which on the databases demonstrate that it is not hidden
@@ -310,6 +345,15 @@ def _covered_table(risk: TableRisk, epsilon: float, delta: float, noise: NoiseGi
     """The figures are those of the worst day and its worst cell."""
     table = table_cover_of(risk, noise)
     days, found = table.days, table.judge(epsilon, delta, level)
+    beyond, exposed = np.count_nonzero(found.beyond), np.count_nonzero(found.exposed)
+    n_days, people_beyond = days.count, [days.owner[found.beyond]]
+    unjudged = unjudged_of(risk)
+    if unjudged is not None:
+        further = table.on_further(unjudged)
+        there = further.judge(epsilon, delta, level)
+        beyond, exposed = beyond + np.count_nonzero(there.beyond), exposed + np.count_nonzero(there.exposed)
+        n_days, people_beyond = n_days + further.days.count, [*people_beyond, further.days.owner[there.beyond]]
+        days, found = (further.days, there) if there.upper > found.upper else (days, found)
     covers, cell, move = found.covers, -1, 0.0
     if found.day >= 0:
         at = slice(int(days.starts[found.day]), int(days.starts[found.day + 1]))
@@ -327,13 +371,13 @@ def _covered_table(risk: TableRisk, epsilon: float, delta: float, noise: NoiseGi
         upper=max(found.upper, found.lower),
         lower=found.lower,
         estimate=min(found.upper, max(found.lower, found.estimate)),
-        days=days.count,
-        beyond=int(np.count_nonzero(found.beyond)),
-        exposed=int(np.count_nonzero(found.exposed)),
-        people_beyond=len(np.unique(days.owner[found.beyond])),
+        days=n_days,
+        beyond=int(beyond),
+        exposed=int(exposed),
+        people_beyond=len(np.unique(np.concatenate(people_beyond))),
         people=risk.results.n_individuals,
         cell=risk.fit.cells[cell] if cell >= 0 else "",
-        cells=CoverByCell(risk.fit.cells, covers, days_of(risk).most, epsilon, delta).columns(),
+        cells=CoverByCell(risk.fit.cells, covers, most_moved(risk), epsilon, delta).columns(),
     )
 
 
@@ -408,7 +452,7 @@ def cover_by_cell(
     epsilon, delta = finite_epsilon(epsilon), probability("delta", delta)
     level = confidence_level(risk.usual_level if level is None else level)
     hidden = table_cover_of(risk, noise).cover(epsilon, delta, level)
-    return CoverByCell(risk.fit.cells, hidden, days_of(risk).most, epsilon, delta)
+    return CoverByCell(risk.fit.cells, hidden, most_moved(risk), epsilon, delta)
 
 
 # Who did it
@@ -480,7 +524,7 @@ def moved(risk: AnyRisk, *, top: int | None = 10, key: bytes | None = None) -> W
         return _moved_in_table(risk, top, key)
     risk = risk.unconditional if isinstance(risk, WorstRisk) else risk
     line, results = line_cover_of(risk, None), results_of(risk)
-    moves, kept, people = line.moves, len(line.moves.starts) - 1, line.totals.largest.n
+    moves, kept, people = line.all_moves, len(line.moves.starts) - 1, line.totals.largest.n
     if (people if top is None else min(top, people)) > kept:
         raise InputError(
             f"`top` must be at most {kept:,}, got {'None, which is everybody' if top is None else f'{top:,}'}: people "
@@ -493,7 +537,7 @@ def moved(risk: AnyRisk, *, top: int | None = 10, key: bytes | None = None) -> W
     return WhoMoved(
         _named(results, order, key),
         moves.sizes[places],
-        results.databases[moves.database[places]],
+        line.databases[moves.database[places]],
         of_all=line.totals,
     )
 

@@ -22,7 +22,7 @@ from empriv.results import FloatArray
 from empriv.validate.bounds import Bounds, bounds_of, make_bounds, no_upper_bound, other_level
 from empriv.validate.line_bounds import draws_averaged
 from empriv.validate.table_checks import from_below
-from empriv.validate.table_cover import Kernels, TableCover, table_cover_of
+from empriv.validate.table_cover import Kernels, TableCover, table_cover_of, unjudged_of
 from empriv.words.message import Message
 from empriv.words.sentences import databases
 
@@ -76,7 +76,9 @@ def table_upper(risk: TableRisk, kernels: Kernels, epsilon: float, delta: float,
     """Upper bound of the table with noise: of the worst day, or in a random database alone."""
     cover = TableCover(risk, kernels if any(kernel is not None for kernel in kernels) else None)
     if presence == "both":  # no pair of a random database is above the worst day, by convexity
-        return cover.judge(epsilon, delta, 0.95).upper
+        unjudged = unjudged_of(risk)
+        further = 0.0 if unjudged is None else cover.on_further(unjudged).judge(epsilon, delta, 0.95).upper
+        return max(further, cover.judge(epsilon, delta, 0.95).upper)
     return float(table_uppers(cover, np.array([epsilon]), 0.95).max(initial=0.0))
 
 

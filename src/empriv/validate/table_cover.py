@@ -26,7 +26,7 @@ from empriv.judge import gate, lower, score
 from empriv.judge.noise_kernels import NoiseGiven, NoiseKernel, kernels_of
 from empriv.judge.upper import LEAST_DATABASES, likeliest_of, row_bandwidths
 from empriv.measuring.line.moves import spread_of_law
-from empriv.measuring.tables import TableRisk
+from empriv.measuring.tables import GivenTableRisk, TableRisk
 from empriv.measuring.tables.influences import PersonDays, days_as_they_are, days_with_noise
 from empriv.results import FloatArray, IntArray, Results
 from empriv.validate.line_bounds import estimate_of_move, furthest_shown
@@ -450,7 +450,8 @@ class TableCover:
     def meets(self, epsilon: float, delta: float, level: float = 0.95, *, asked: int = _CHUNK) -> bool:
         """Whether every day is within delta, as far as the largest move of each cell and so many days of several cells
         tell, the furthest; for a search."""
-        if self.days.certain.any():
+        unjudged = unjudged_of(self.risk)
+        if self.days.certain.any() or not (unjudged is None or self.hides(unjudged, epsilon, delta)):
             return False
         cells, at = np.flatnonzero(self._most_alone), np.array([epsilon])
         if len(cells) and self.upper_of_moves(cells, self._most_alone[cells], at, level).max() > delta:
@@ -466,10 +467,25 @@ class TableCover:
 
     def hides(self, results: Results, epsilon: float, delta: float) -> bool:
         """Whether all that people did on databases with these results is hidden."""
-        that_day = replace(self)
-        days = self._on_lattice(days_with_noise(results))
-        that_day.__dict__["days"] = days
-        return bool(that_day.judge(epsilon, delta, 0.95).upper <= delta)
+        return bool(self.on_further(results).judge(epsilon, delta, 0.95).upper <= delta)
+
+    def on_further(self, results: Results) -> TableCover:
+        """The same laws, beside what people did on further databases."""
+        further, days = replace(self), days_with_noise(results)
+        further.__dict__["days"] = self._of_kept_cells(days) if self.kernels is None else self._on_lattice(days)
+        return further
+
+    def _of_kept_cells(self, days: PersonDays) -> PersonDays:
+        """As it is: the cells that the others do not determine carry all; who breaks a relation is given away."""
+        fit, n_days = self.risk.fit, len(days.certain)
+        day = np.repeat(np.arange(n_days), np.diff(days.starts))
+        moves = np.zeros((n_days, len(fit.cells)))
+        moves[day, days.cells] = days.moves
+        off = np.abs(moves - moves[:, fit.kept] @ fit.relations.T).max(axis=1, initial=0.0)
+        broken = off > 1e-6 * np.abs(moves).max(axis=1, initial=0.0)
+        own = self.place[days.cells] >= 0
+        starts = np.concatenate(([0], np.cumsum(np.bincount(day[own], minlength=n_days)))).astype(np.int64)
+        return replace(days, cells=days.cells[own], moves=days.moves[own], starts=starts, certain=days.certain | broken)
 
     def _hidden_kinds(
         self, rho: FloatArray, epsilon: float, delta: float, level: float
@@ -582,3 +598,20 @@ def table_cover_of(risk: TableRisk, noise: NoiseGiven = 0.0) -> TableCover:
 def days_of(risk: TableRisk) -> PersonDays:
     """What people did in every cell, kept with the risk."""
     return risk.remembered("days", lambda: days_with_noise(risk.results))
+
+
+def unjudged_of(risk: TableRisk) -> Results | None:
+    """The results on databases left out since the table before them is not known; what people did there is held
+    against the law of the others."""
+    return risk.unjudged if isinstance(risk, GivenTableRisk) and risk.dropped else None
+
+
+def all_days_of(risk: TableRisk) -> list[PersonDays]:
+    """What people did in every cell, on the databases that have residuals and on those that have none."""
+    unjudged = unjudged_of(risk)
+    return [days_of(risk)] if unjudged is None else [days_of(risk), days_with_noise(unjudged)]
+
+
+def most_moved(risk: TableRisk) -> FloatArray:
+    """(cells,) the most that anybody moved each, on any database."""
+    return np.asarray(np.max([days.most for days in all_days_of(risk)], axis=0))

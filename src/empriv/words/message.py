@@ -122,8 +122,14 @@ def counted_as_known(
         )
         messages.append(Message("given-chosen", enough))
     if dropped:
-        which = "database was" if dropped == 1 else f"{dropped:,} databases were"
-        messages.append(Message("given-dropped", f"The first {which} left out, whose previous answers are not known."))
+        which = "1 database was" if dropped == 1 else f"{dropped:,} databases were"
+        messages.append(
+            Message(
+                "given-dropped",
+                f"{which} not measured, since previous answers are not known; what people did there is held against "
+                "the law of the others.",
+            )
+        )
     if determined:
         leak = "EXACT LEAK: what is known determines the result, so that any change shows."
         messages.append(Message("known", leak, "error", {"what": "determined"}, KNOWN_TITLE))

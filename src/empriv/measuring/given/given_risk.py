@@ -13,6 +13,7 @@ the tests are silent is weak evidence all the same.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -225,6 +226,19 @@ class GivenRisk(Risk):
     def moves(self) -> Moves:
         """By how much everybody moved the answer, in units of the law that hides it on each database."""
         return moves_of(self.residuals.original, self.residuals.day_units)
+
+    @cached_property
+    def unjudged(self) -> Results:
+        """The results on databases whose previous answers are not known: their residuals are not known either."""
+        return self.whole.on_databases(np.setdiff1d(np.arange(self.whole.n_databases), self.residuals.places))
+
+    def unjudged_moves(self) -> Moves | None:
+        """What people did on these, in units of the calmest database; they follow those that have residuals."""
+        if not self.residuals.dropped:
+            return None
+        calmest = float(self.residuals.day_units.min(initial=math.inf))
+        moves = moves_of(self.unjudged, np.full(self.unjudged.n_databases, calmest))
+        return replace(moves, database=moves.database + self.residuals.original.n_databases)
 
     @cached_property
     def relative_to_level(self) -> Risk:

@@ -81,6 +81,17 @@ class Moves:
         size = np.where(np.isfinite(self.relative), self.relative, 0.0) ** 2
         return np.asarray(np.bincount(self.owner, size, minlength=len(self.starts) - 1))
 
+    def with_those_of(self, other: Moves) -> Moves:
+        """Those of the same people on further databases too; their positions follow."""
+        owner = np.concatenate((self.owner, other.owner))
+        order = np.argsort(owner, kind="stable")
+        return Moves(
+            np.concatenate((self.sizes, other.sizes))[order],
+            np.concatenate((self.units, other.units))[order],
+            np.concatenate((self.database, other.database))[order],
+            self.starts + other.starts,
+        )
+
     def totals(self) -> MoveTotals:
         """What is asked of all of them together."""
         moved = (self.sizes > 0) & np.isfinite(self.sizes)

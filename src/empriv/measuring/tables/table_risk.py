@@ -328,6 +328,13 @@ class GivenTableRisk(TableRisk):
         """Databases left out because the table before them is not known."""
         return self.whole.n_databases - self.results.n_databases
 
+    @cached_property
+    def unjudged(self) -> Results:
+        """The results on these."""
+        kept = dict.fromkeys(self.results.databases.tolist(), True)
+        places = [place for place, label in enumerate(self.whole.databases.tolist()) if label not in kept]
+        return self.whole.on_databases(np.array(places, np.int64))
+
     @property
     def messages(self) -> tuple[Message, ...]:
         """What was counted as known, in words."""

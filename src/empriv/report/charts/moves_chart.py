@@ -87,7 +87,7 @@ def _furthest(material: Material) -> str:
     """The name of who moved the answer most, as the page shows it; nothing where nobody is named."""
     if material.names is None:
         return ""
-    largest = line_cover_of(material.audit.once, material.kernel).moves.largest
+    largest = line_cover_of(material.audit.once, material.kernel).all_moves.largest
     furthest = np.flatnonzero(largest == largest.max())
     return shortened(min(str(material.names[int(row)]) for row in furthest), 20)
 
