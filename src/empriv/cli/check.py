@@ -160,6 +160,7 @@ def explain(query: str | None, **given: Any) -> None:
 
 _SAMPLES = 365
 _TARGET = "delta <= 0.05 at 0.1"
+_REPORT = "audit.html"
 
 
 @click.command()
@@ -194,7 +195,8 @@ def init(files: tuple[str, ...], table: str | None, path: str, force: bool, quie
     if quiet:
         return
     # who wrote the file may trust it to read other folders
-    trust = " --trust-config" if needs_trust(path, {"files": files, "table": table}) else ""
+    own = {"files": files, "table": table, "report": _REPORT}
+    trust = " --trust-config" if needs_trust(path, own) else ""
     command = as_typed(f"empriv check {shlex.quote(path)} --dry-run{trust}")
     click.echo(printable(f"Wrote {Path(path).name}: read it, then {command}"))
     keys = ("individual", "database", "sub", "query")
@@ -227,7 +229,7 @@ def written(settings: Settings, seen: TableProfile) -> str:
         'known = "auto"',
         "",
         '# What is written. Add ledger = "releases.ledger" once you publish, so that releases are counted together.',
-        'report = "audit.html"',
+        f"report = {toml_text(_REPORT)}",
     ]
     return "\n".join(lines) + "\n"
 

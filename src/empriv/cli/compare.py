@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -194,7 +195,8 @@ def advise(
     files = [None if from_file else config_of(settings, action, goal["epsilon"]) for action in advice.rows]
     if not settings.silent:
         with printing():
-            _print(advice, saved=from_file or settings.save is not None, rows=not from_file, written=write_config)
+            written = None if write_config is None else (write_config, row or 1)
+            _print(advice, saved=from_file or settings.save is not None, rows=not from_file, written=written)
     if settings.save is not None:
         write_to(settings.save, audited.save)
     if write_config is not None:
@@ -229,8 +231,8 @@ def config_of(settings: Settings, action: Action, epsilon: float) -> str:
     return to_toml(replace(plain, **changed))
 
 
-def _print(advice: Advice, *, saved: bool, rows: bool, written: str | None) -> None:
-    """The rows, and the command of each; a row that needs a file says how to have it written."""
+def _print(advice: Advice, *, saved: bool, rows: bool, written: tuple[str, int] | None) -> None:
+    """The rows, and the command of each; a row that needs a file other than that ``written`` says how to have it."""
     for line in str(advice).splitlines():
         click.echo(printable(line))
     commands: dict[str, list[str]] = {}
@@ -238,8 +240,9 @@ def _print(advice: Advice, *, saved: bool, rows: bool, written: str | None) -> N
         command = as_typed(action.command)
         if action.toml and not rows:
             command = "give the files of the rows and --query instead of the saved audit, and --write-config"
-        elif action.toml and written is None:
-            command = f"with --write-config advice.toml --row N, then {command}"
+        elif action.toml and (written is None or written[1] != place):
+            name = "advice.toml" if written is None else shlex.quote(written[0])
+            command = f"with --write-config {name} --row N, then {command}"
         commands.setdefault(command, []).append(str(place))
     click.echo(f"\nWhat does it, by row{'' if saved else ' (after --save audit.empriv)'}:")
     for command, places in commands.items():
