@@ -19,6 +19,8 @@ from empriv.cli.check import check
 from empriv.collecting.run_query import tables_inside
 from empriv.errors import EmprivError
 
+pytestmark = pytest.mark.slow  # questions are asked of worker processes
+
 HOSTILE = "<img src=x onerror=alert(1)> \"q\" 's' -- " + "very long " * 20 + "end"
 QUOTED = HOSTILE.replace('"', '""')
 ELSEWHERE = {"unidentified": "drop", "timezone": "Europe/Paris"}

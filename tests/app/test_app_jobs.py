@@ -22,6 +22,7 @@ from empriv.app.jobs import AUDIT, WorkerPool, all_jobs, cancel, job_of, latest,
 from empriv.errors import InputError
 
 
+@pytest.mark.slow
 def test_work_tells_how_far_it_is_and_is_lost_if_its_process_is_killed(tmp_path: Path) -> None:
     folder = put(tmp_path)
     slow(folder, "endless")
@@ -74,6 +75,7 @@ def test_cancelling_ends_the_workers_too(tmp_path: Path, monkeypatch: pytest.Mon
     os.close(reads)
 
 
+@pytest.mark.slow
 def test_a_question_that_takes_too_long_is_ended_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def ask_both() -> tuple[Any, ...]:
         workers = WorkerPool(str(tmp_path))

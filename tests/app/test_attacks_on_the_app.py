@@ -57,6 +57,7 @@ def sent(visitor: Visitor, path: str, fields: Any) -> Answer:
 
 
 class TestSettingsOfSomebodyElse:
+    @pytest.mark.slow
     def test_two_colons_do_not_lead_out(
         self, desk: RunningDesk, visitor: Visitor, outside: Path, hostile: Path
     ) -> None:
@@ -225,6 +226,7 @@ class TestFilesOfResults:
         os.mkfifo(place / "asked.json")
         assert list(all_jobs(folder)) == []
 
+    @pytest.mark.slow
     def test_damaged_work_is_passed_over(self, tmp_path: Path) -> None:
         whole = {"audit": "told", "title": "Audit", "arguments": [], "began": 1.0}
         damages: list[tuple[str, dict[str, Any]]] = [

@@ -15,6 +15,7 @@ FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 
 class TestWhoMayEnter:
+    @pytest.mark.slow
     def test_the_token_becomes_a_cookie_that_no_script_reads_and_no_other_site_sends(self, desk: RunningDesk) -> None:
         root, _, query = desk.address.partition(str(desk.port))[2].partition("/?")
         answer = Visitor(desk.port).ask("GET", f"{root}/?{query}")
@@ -131,6 +132,7 @@ class TestFiles:
             assert visitor.post("/new", {"way": "files", "files": str(outside)}).status == 200
             assert "client" in visitor.get("/audits/rows/data/preview").text
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("name", ["../../evil.csv", "..\\evil.csv", "/tmp/evil.csv", "evil.csv/../../evil.csv"])
     def test_an_upload_stays_in_the_folder(self, desk: RunningDesk, visitor: Visitor, name: str) -> None:
         before = set(desk.folder.iterdir())

@@ -163,6 +163,7 @@ def test_an_audit_is_deleted_after_a_confirmation_and_nothing_that_others_made(t
         assert visitor.get("/audits/old/delete").status == 400
 
 
+@pytest.mark.slow
 def test_files_of_the_command_line_show_up(tmp_path: Path) -> None:
     rows = "day,client,amount\n" + "".join(f"{d},c{c},{c + d}\n" for d in range(12) for c in range(6))
     (tmp_path / "sales.csv").write_text(rows)

@@ -125,6 +125,7 @@ class TestVectors:
             empriv.audit(data, query, component="nowhere")
         assert "north" not in str(wrong.value)
 
+    @pytest.mark.slow
     def test_one_component_is_audited_and_said_to_be_one(self, data: empriv.Databases) -> None:
         query = "SELECT sum(amount) AS total, count(*) AS n, max(amount) AS most FROM data"
         made = empriv.audit(data, query, component="total")

@@ -48,6 +48,7 @@ def test_the_differencing_attack_is_seen(made: empriv.Audit) -> None:
     assert made.verdict(epsilon=0.5, delta=0.1) == "fail"
 
 
+@pytest.mark.slow
 def test_each_query_alone_is_there_and_smaller(made: empriv.Audit, data: empriv.Databases) -> None:
     assert len(made.components) == 2
     for name, alone in made.components.items():

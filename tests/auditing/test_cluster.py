@@ -39,6 +39,7 @@ def case() -> tuple[Any, np.ndarray[Any, np.dtype[np.float64]], Results]:
     return table, q, Results.from_arrays(q, without)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("labels", "entries"), [("integers", 1), ("integers", 10_000), ("texts", 100), ("several", 1), ("several", 100)]
 )

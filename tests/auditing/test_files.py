@@ -71,6 +71,7 @@ def test_a_loaded_audit_has_the_same_bits(made: empriv.Audit, tmp_path: Path, de
     np.testing.assert_array_equal(after.delta_i([0.1, 0.3]), before.delta_i([0.1, 0.3]))
 
 
+@pytest.mark.slow
 def test_facts_survive(made: empriv.Audit, tmp_path: Path) -> None:
     made.save(tmp_path / "a.empriv")
     after = empriv.load(tmp_path / "a.empriv")

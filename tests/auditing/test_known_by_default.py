@@ -38,6 +38,7 @@ def why(audit: empriv.Audit) -> str:
     return str(audit.nothing_known.numbers["why"])
 
 
+@pytest.mark.slow
 def test_a_trend_counts_as_known_and_the_papers_figure_is_beside_it() -> None:
     audit = empriv.audit(series(), epsilon=EPSILON)
     plain = empriv.audit(series(), epsilon=EPSILON, known="nothing")

@@ -81,6 +81,7 @@ def test_every_exit_code_and_kernel_is_documented() -> None:
 
 
 class TestSummary:
+    @pytest.mark.slow
     def test_it_is_what_the_library_says(self, run: Run) -> None:
         shown = run(*AUDIT, "--epsilon", "0.2,0.1", "--verbose").stdout
         data = empriv.databases("sales.csv", database="day", individual="client")

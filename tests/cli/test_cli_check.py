@@ -89,6 +89,7 @@ def test_a_file_is_not_replaced_by_chance(run: Run) -> None:
     assert "must not replace what is read" in run("init", "sales.csv", "--write", "sales.csv", "--force", code=1).output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [

@@ -168,6 +168,7 @@ def test_columns_are_called_as_the_query_calls_them() -> None:
     assert columns("SELECT ward, hours > 4, count(*) FROM data GROUP BY 1, 2") == ["ward", "hours > 4"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("query", "instead"),
     [
@@ -200,6 +201,7 @@ def test_keys_are_selected_in_any_order(number: str) -> None:
         assert {cell.keys[0][0] for cell in results.cells} == {"late"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("query", "database", "said"),
     [

@@ -54,6 +54,7 @@ def test_a_table_of_sqlite_is_a_source(file: Path, form: str) -> None:
     check_same(collect(data, QUERY), collect(HERE, QUERY), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_columns_of_sqlite_have_one_type_whatever_is_in_a_row(tmp_path: Path) -> None:
     path = tmp_path / "mixed.sqlite3"
     with sqlite3.connect(path) as connection:

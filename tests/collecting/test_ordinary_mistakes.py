@@ -111,6 +111,7 @@ def test_dates_that_stay_text_come_with_the_sql_that_reads_them(form: str) -> No
     np.testing.assert_allclose(empriv.collect(data, "sum(x)").q, frame.groupby("day").x.sum())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "written", ["£{:,.2f}", "{:,.2f}", "${:.2f}", "{:.2f}%", "€ {:,.2f}", "{:.2f}", "-£{:.2f}", "german {:.2f}"]
 )

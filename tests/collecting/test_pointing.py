@@ -14,6 +14,7 @@ def test_a_caret_stands_below_its_column() -> None:
     assert pointed("SELECT x", 2, 1) == ""  # there is no second line
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(st.text(st.characters(exclude_characters="'\n\t"), min_size=2, max_size=20), st.booleans(), st.booleans())
 def test_no_text_of_a_query_is_shown(secret: str, closed: bool, remark: bool) -> None:

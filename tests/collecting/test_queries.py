@@ -72,6 +72,7 @@ def test_unknown_column_is_placed_and_the_nearest_named() -> None:
         collect(DATA, "SELECT\nsum(amuont) FROM data")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "query",
     [

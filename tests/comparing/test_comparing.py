@@ -140,6 +140,7 @@ def test_other_sources_are_other_databases(data: empriv.Databases) -> None:
     assert not compare({"a": one, "b": other}).paired
 
 
+@pytest.mark.slow
 def test_json_has_its_schema(several: Comparison) -> None:
     check_schema(several.to_json())
     with pytest.raises(jsonschema.ValidationError):
@@ -147,6 +148,7 @@ def test_json_has_its_schema(several: Comparison) -> None:
     check_schema(compare({"a": results([1.0, 2, 4]), "b": results([1.0, 2])}).to_json())
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=8))
 def test_the_front_is_what_nothing_betters(points: list[tuple[int, int]]) -> None:

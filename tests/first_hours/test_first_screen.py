@@ -199,6 +199,7 @@ def chunked() -> empriv.Audit:
     return empriv.audit(results(400, 8.0, 0.01), epsilon=0.1, known="nothing", in_chunks=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "given", "golden"),
     [(calm, {}, PASS), (loud, {}, FAIL), (open_, {}, UNRESOLVED), (few, {}, FEW),

@@ -62,6 +62,7 @@ def test_people_are_capped_as_by_hand(data: empriv.Databases, frame: pd.DataFram
     np.testing.assert_allclose(same.q, results.q)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", ["sum(amount)", "count(*)", "sum(amount) FILTER (WHERE amount > 0)"])
 def test_nobody_moves_a_capped_sum_or_count_by_more(data: empriv.Databases, query: str) -> None:
     protocol = protocols.cap_people(query, at=3)

@@ -73,6 +73,7 @@ def test_the_first_screen_has_at_most_sixty_words(page: Path, read: Any) -> None
     assert len(" ".join(said).split()) <= 60
 
 
+@pytest.mark.slow
 def test_answers_are_shown_only_if_asked_for(ordinary: empriv.Audit, tmp_path: Path) -> None:
     inside, asked = (
         write_report(ordinary, tmp_path / f"{answers}.html", answers=answers).page.read_text()

@@ -117,6 +117,7 @@ def test_wrong_use_is_said(ordinary: empriv.Audit, tmp_path: Path) -> None:
         gather(ordinary, [math.inf])
 
 
+@pytest.mark.slow
 def test_a_name_is_no_markup() -> None:
     made = drawn(MovesDrawn(np.array([0.1, 4.0]), np.ones(2, int), 1.0), furthest=NASTY[0])
     tags = {one.tag.rpartition("}")[2] for one in ElementTree.fromstring(made.svg).iter()}
@@ -143,6 +144,7 @@ def test_every_move_is_counted_once_and_those_beyond_the_cover_are_coloured(wide
     assert "All are hidden." in drawn(MovesDrawn(sizes[:500], np.ones(500, int), float(sizes[:500].max()))).caption
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [[], [0.0], [np.inf], [0.0, np.inf], [5.0], [1e-300, 1e300]], ids=str)
 def test_any_moves_are_drawn(sizes: list[float]) -> None:
     for cover in (None, 0.0, 2.0):

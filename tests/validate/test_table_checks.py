@@ -34,6 +34,7 @@ def p_of(cell, rest):
     return float(p_values(dependence(given_rest(cell, rest))[None])[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "low", "high"),
     [
